@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// One row per configuration key. Parsing, --help, validation, configs/README.md, the copy in the
+// log and the copy in checkpoints are read from the rows. Floor 1.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/check.h"
+
+namespace vt {
+
+// Where a value came from, for messages: "run.toml:12" or "--set optim.lr" or "default".
+struct Origin {
+    std::string text = "default";
+};
+
+using FieldTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*,
+                                 std::vector<std::string>*, std::vector<int64_t>*>;
+
+struct Field {
+    std::string key;     // "optim.lr"
+    FieldTarget target;  // member it writes; its value on registration is the default
+    std::string help;    // one sentence with the unit
+    std::vector<std::string>
+        aliases;  // other spellings, e.g. "parallel.tensor_model_parallel_size"
+    double min = -std::numeric_limits<double>::infinity();
+    double max = std::numeric_limits<double>::infinity();
+    bool min_exclusive = false;
+    std::vector<std::string> choices;  // for strings; empty = anything
+    bool required = false;
+};
+
+}  // namespace vt

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// From the cursor to micro-batches in memory: the data set, the order of draws, the step's plan,
+// and the prefetching reader.
+// Floor 3.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/tensor.h"
+#include "data/shard.h"
+
+namespace vt {
+
+struct SourceSpec {               // one entry of data.train
+    std::vector<fs::path> files;  // resolved, sorted
+    double weight = 1.0;          // share of samples, relative to the other entries
+    std::string name;             // as the config spells it, for messages
+};
+
+// Every sample of every source, from the shards' indexes (built by the limited child process and
+// cached; no payload is read). Missing, truncated, mixed or contradictory shards: kUser or kData
+// naming the file and the fix.
+class Dataset {
+  public:
+    struct Sample {
+        int32_t source = 0, file = 0;
+        int64_t row = 0;                 // inside the file
+        std::array<int64_t, 4> shape{};  // C,T,H,W
+    };
+    [[nodiscard]] static std::unique_ptr<Dataset> open(const std::vector<SourceSpec>& sources);
+    virtual ~Dataset() = default;
+    [[nodiscard]] virtual const LatentFacts& facts() const = 0;
+    [[nodiscard]] virtual int num_sources() const = 0;
+    [[nodiscard]] virtual int64_t source_size(int source) const = 0;  // samples
+    [[nodiscard]] virtual double source_weight(int source) const = 0;
+    [[nodiscard]] virtual Sample sample(int source, int64_t index) const = 0;
+    [[nodiscard]] virtual std::string sample_id(int source, int64_t index) const = 0;
+    /// All distinct latent shapes, sorted.
+    [[nodiscard]] virtual std::vector<std::array<int64_t, 4>> shapes() const = 0;
+    /// A hash of facts, files (names, sizes), sample counts and checksums: a data set that changed
+    /// since the checkpoint is refused.
+    [[nodiscard]] virtual uint64_t fingerprint() const = 0;
+    /// pread of one sample: latent (C,T,H,W) and text (text_len, text_dim) zero-padded, converted
+    /// to the tensors' dtypes (f32 or bf16), checksum and finiteness verified. Thread-safe. kData
+    /// names file, row and reason.
+    virtual void read(int source, int64_t index, Tensor latent, Tensor text) const = 0;
+    /// The embedding of the empty caption, zero-padded to (text_len, text_dim).
+    virtual void read_empty_text(Tensor text) const = 0;
+};
+
+// One training draw. The ordinal is the count of samples consumed since step 0 and keys the draw's
+// noise, timestep and caption drop.
+struct Draw {
+    uint64_t ordinal = 0;
+    int32_t source = 0;
+    int64_t index = 0;
+};
+
+/// Architecture section 4: blocks of 65,536 draws, m_d of each by largest remainder, keyed
+/// permutation of the block, each source through its own keyed epoch permutation. Pure.
+[[nodiscard]] Draw draw_at(const Dataset& data, uint64_t seed, uint64_t ordinal);
+/// Pure in (seed, ordinal).
+[[nodiscard]] bool caption_dropped(uint64_t seed, uint64_t ordinal, double probability);
+
+// A step's micro-batches: slots (offsets from the step's first ordinal) of equal shape, at most
+// micro_batch_size each, in a fixed order. Pure; the same on every rank.
+struct MicroPlan {
+    std::array<int64_t, 4> shape{};
+    std::vector<int64_t> slots;
+};
+[[nodiscard]] std::vector<MicroPlan> plan_step(const Dataset& data, uint64_t seed, uint64_t first,
+                                               int64_t global_batch, int64_t micro_batch);
+
+struct MicroBatch {
+    std::array<int64_t, 4> shape{};
+    std::vector<Draw> draws;  // n, in slot order
+    Tensor x0;                // (n,C,T,H,W) f32
+    Tensor text;              // (n,text_len,text_dim) f32; dropped captions hold the empty one's
+    Tensor ordinals;          // (n) i64
+};
+struct StepBatch {
+    uint64_t first = 0;  // cursor before the step
+    uint64_t next = 0;   // cursor after it
+    std::vector<MicroBatch> micros;
+    int64_t replaced = 0;  // bad samples replaced in this step (named on stderr as they are met)
+};
+
+struct LoaderOptions {
+    uint64_t seed = 1;
+    int64_t global_batch_size = 1, micro_batch_size = 1;
+    double cfg_dropout_prob = 0;
+    int reader_threads = 2;
+    int64_t max_bad_samples = 16;  // beyond this many in a run: kData
+};
+
+// Reads one step ahead in the background. Buffers (two steps' worth) come from an arena of category
+// kData; memory inside a step is not allocated.
+class Loader {
+  public:
+    /// On a measuring arena: declares the buffers only; next() must not be called.
+    Loader(const Dataset& data, const LoaderOptions& options, uint64_t cursor, Arena& arena);
+    ~Loader();
+    Loader(const Loader&) = delete;
+    Loader& operator=(const Loader&) = delete;
+    /// The next step's data; valid until the next call. Waits if the reader is behind; seconds
+    /// waited are added to *wait. Reader errors are rethrown here.
+    const StepBatch& next(double* wait);
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vt
