@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// [run], [data] and [log]: what the loop itself is told. Floor 6.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ckpt/options.h"
+#include "config/field.h"
+#include "dist/mesh.h"
+#include "model/flow.h"
+#include "model/options.h"
+#include "optim/options.h"
+
+namespace vt {
+
+struct RunOptions {
+    std::string name = "run";
+    std::string out;  // required: logs, checkpoints, samples
+    int64_t seed = 1;
+    std::string device = "auto";     // cpu | cuda | auto
+    std::string precision = "fp32";  // fp32 | bf16
+    int64_t train_iters = 0;         // required
+    int64_t threads = 0;             // 0: all the process may use
+};
+[[nodiscard]] std::vector<Field> fields(RunOptions& o);
+
+// One entry of data.train: { path = "glob", weight = 1.0 }, or a plain string.
+struct DataSource {
+    std::string path;  // resolved against the config file's folder
+    double weight = 1.0;
+};
+
+struct DataOptions {
+    std::vector<DataSource> train;   // required; parsed by hand: an array of tables or strings
+    std::vector<std::string> valid;  // globs
+    int64_t global_batch_size = 1;
+    int64_t micro_batch_size = 1;
+    int64_t reader_threads = 2;
+    int64_t max_bad_samples = 16;
+    std::string on_change = "refuse";  // refuse | new_epoch
+};
+[[nodiscard]] std::vector<Field> fields(DataOptions& o);  // all but train
+
+struct LogOptions {
+    int64_t log_interval = 10;
+    int64_t eval_interval = 0;    // 0: never
+    int64_t eval_samples = 32;    // at most this many validation samples
+    int64_t eval_quantiles = 4;   // timestep quantiles per validation sample
+    int64_t sample_interval = 0;  // 0: never
+};
+[[nodiscard]] std::vector<Field> fields(LogOptions& o);
+
+struct RunConfig {
+    RunOptions run;
+    ModelOptions model;
+    ObjectiveOptions objective;
+    DataOptions data;
+    OptimOptions optim;
+    ParallelOptions parallel;
+    CheckpointOptions checkpoint;
+    LogOptions log;
+};
+/// All rows of all sections, keys with their section in front ("optim.lr").
+[[nodiscard]] std::vector<Field> fields(RunConfig& c);
+
+}  // namespace vt
