@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// The CPU's table of ops: which instruction set, and who fills the slots.
+#include "cpu/cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/check.h"
+#include "cpu/isa.h"
+#include "cpu/matmul.h"
+
+namespace vt {
+
+const char* name_of(Isa isa) {
+    constexpr std::array<const char*, 3> kNames = {"baseline", "avx2", "avx512"};
+    return kNames.at(static_cast<size_t>(isa));
+}
+
+Isa best_isa() {
+    // __builtin_cpu_supports asks cpuid and, for the wide registers, xgetbv: the operating system
+    // must save them.
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+                      __builtin_cpu_supports("bmi2") != 0;
+    const bool avx512 =
+        __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+        __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+    if (!avx2) return Isa::kBaseline;
+    return avx512 ? Isa::kAvx512 : Isa::kAvx2;
+}
+
+Isa chosen_isa() {
+    const char* asked = std::getenv("VTRAIN_CPU_ISA");
+    const Isa best = best_isa();
+    if (asked == nullptr || *asked == '\0') return best;
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+        if (std::string_view(asked) != name_of(isa)) continue;
+        if (isa > best) {
+            raise(Fault::kUser,
+                  fmt::format("VTRAIN_CPU_ISA={}: this machine runs {} at best", asked,
+                              name_of(best)),
+                  fmt::format("unset it, or set it to {}", name_of(best)));
+        }
+        return isa;
+    }
+    raise(Fault::kUser, fmt::format("VTRAIN_CPU_ISA={}: no such instruction set", asked),
+          "set it to baseline, avx2 or avx512");
+}
+
+namespace {
+
+int64_t scratch_bytes(const ScratchNeed& need) {
+    return matmul_scratch_bytes(need);
+}
+
+Ops make_ops(Isa isa) {
+    Ops ops;
+    ops.backend = "cpu";
+    ops.instruction_path = name_of(isa);
+    ops.scratch_bytes = scratch_bytes;
+    fill_matmul_slots(ops, isa);
+    return ops;
+}
+
+}  // namespace
+
+const Ops& cpu_ops_on(Isa isa) {
+    VT_CHECK(isa <= best_isa(), "{} on a machine that runs {} at best", name_of(isa),
+             name_of(best_isa()));
+    // each made on first use, so that a set the machine lacks is never asked for anything
+    switch (isa) {
+        case Isa::kAvx512: {
+            static const Ops kTable = make_ops(Isa::kAvx512);
+            return kTable;
+        }
+        case Isa::kAvx2: {
+            static const Ops kTable = make_ops(Isa::kAvx2);
+            return kTable;
+        }
+        case Isa::kBaseline:
+            break;
+    }
+    static const Ops kTable = make_ops(Isa::kBaseline);
+    return kTable;
+}
+
+const Ops& cpu_ops() {
+    return cpu_ops_on(chosen_isa());
+}
+
+}  // namespace vt
