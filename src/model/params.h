@@ -45,6 +45,9 @@ using ParamTable = std::vector<ParamRow>;
 /// Writes the initial value of one row: a pure function of (seed, name, element), Philox
 /// Purpose::kInit with id = XXH3-64 of the name. `out` is f32 (or f64) host memory of row.shape.
 void init_param(const ParamRow& row, uint64_t seed, Tensor out);
+/// The same for flat elements [begin, end) of the global shape: any shard draws its own slice.
+/// `out` holds end - begin elements.
+void init_param_slice(const ParamRow& row, uint64_t seed, int64_t begin, int64_t end, Tensor out);
 
 // The operand-dtype and master views of all parameters, in table order. For rows without `matmul`,
 // and for all rows when the operand dtype is the master's, both views are the same memory.
