@@ -72,6 +72,32 @@ void write_all(const Fd& fd, const void* data, int64_t bytes, const fs::path& pa
     }
 }
 
+void pwrite_all(const Fd& fd, const void* data, int64_t bytes, int64_t offset,
+                const fs::path& path) {
+    const char* p = static_cast<const char*>(data);
+    while (bytes > 0) {
+        const auto want =
+            static_cast<size_t>(bytes < (int64_t{1} << 30) ? bytes : int64_t{1} << 30);
+        const ssize_t n = ::pwrite(fd.get(), p, want, offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) raise_errno("write", path, "is the disk full?");
+        p += n;
+        bytes -= n;
+        offset += n;
+    }
+}
+
+void reserve_space(const Fd& fd, int64_t bytes, const fs::path& path) {
+    if (bytes <= 0) return;
+    int err = 0;
+    do {
+        err = ::posix_fallocate(fd.get(), 0, bytes);  // returns the error, leaves errno alone
+    } while (err == EINTR);
+    if (err == 0 || err == EOPNOTSUPP || err == EINVAL || err == ENOSYS) return;
+    errno = err;
+    raise_errno(fmt::format("reserve {} bytes for", bytes), path, "is the disk full?");
+}
+
 void pread_all(const Fd& fd, void* data, int64_t bytes, int64_t offset, const fs::path& path) {
     char* p = static_cast<char*>(data);
     while (bytes > 0) {

@@ -43,6 +43,12 @@ class Fd {
 [[nodiscard]] std::string read_file(const fs::path& path);
 /// All bytes or kSystem; retries EINTR and short writes.
 void write_all(const Fd& fd, const void* data, int64_t bytes, const fs::path& path);
+/// The same at `offset`, leaving the file position alone.
+void pwrite_all(const Fd& fd, const void* data, int64_t bytes, int64_t offset,
+                const fs::path& path);
+/// Takes `bytes` of disk for the file at once, so that a full disk shows before anything is
+/// written. File systems that cannot do that are left as they are.
+void reserve_space(const Fd& fd, int64_t bytes, const fs::path& path);
 /// Exactly `bytes` at `offset`; kData if the file ends before, kSystem on an I/O error.
 void pread_all(const Fd& fd, void* data, int64_t bytes, int64_t offset, const fs::path& path);
 void fsync_file(const Fd& fd, const fs::path& path);
