@@ -19,20 +19,30 @@ struct Origin {
     std::string text = "default";
 };
 
-using FieldTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*,
-                                 std::vector<std::string>*, std::vector<int64_t>*>;
+// A glob and its share of the samples: "clips/*.h5", or { path = "clips/*.h5", weight = 2.0 }.
+struct WeightedPath {
+    std::string path;
+    double weight = 1.0;  // > 0, relative to the sum over the list
+    bool operator==(const WeightedPath&) const = default;
+};
+
+using FieldTarget =
+    std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*,
+                 std::vector<std::string>*, std::vector<int64_t>*, std::vector<WeightedPath>*>;
 
 struct Field {
     std::string key;     // "optim.lr"
     FieldTarget target;  // member it writes; its value on registration is the default
-    std::string help;    // one sentence with the unit
-    std::vector<std::string>
-        aliases;  // other spellings, e.g. "parallel.tensor_model_parallel_size"
+    std::string help;    // what it is, with its unit and what special values mean
+    std::vector<std::string> aliases =
+        {};  // other spellings, e.g. "parallel.tensor_model_parallel_size"
     double min = -std::numeric_limits<double>::infinity();
     double max = std::numeric_limits<double>::infinity();
     bool min_exclusive = false;
-    std::vector<std::string> choices;  // for strings; empty = anything
+    bool max_exclusive = false;
+    std::vector<std::string> choices = {};  // for strings; empty = anything
     bool required = false;
+    bool is_path = false;  // relative values are resolved against the folder of the config file
 };
 
 }  // namespace vt

@@ -16,7 +16,7 @@ namespace vt {
 
 struct RunOptions {
     std::string name = "run";
-    std::string out;  // required: logs, checkpoints, samples
+    std::string out;  // required: logs, checkpoints, samples; relative to the working directory
     int64_t seed = 1;
     std::string device = "auto";     // cpu | cuda | auto
     std::string precision = "fp32";  // fp32 | bf16
@@ -25,14 +25,11 @@ struct RunOptions {
 };
 [[nodiscard]] std::vector<Field> fields(RunOptions& o);
 
-// One entry of data.train: { path = "glob", weight = 1.0 }, or a plain string.
-struct DataSource {
-    std::string path;  // resolved against the config file's folder
-    double weight = 1.0;
-};
+// One entry of data.train, its path resolved against the config file's folder.
+using DataSource = WeightedPath;
 
 struct DataOptions {
-    std::vector<DataSource> train;   // required; parsed by hand: an array of tables or strings
+    std::vector<DataSource> train;   // required
     std::vector<std::string> valid;  // globs
     int64_t global_batch_size = 1;
     int64_t micro_batch_size = 1;
@@ -40,7 +37,7 @@ struct DataOptions {
     int64_t max_bad_samples = 16;
     std::string on_change = "refuse";  // refuse | new_epoch
 };
-[[nodiscard]] std::vector<Field> fields(DataOptions& o);  // all but train
+[[nodiscard]] std::vector<Field> fields(DataOptions& o);
 
 struct LogOptions {
     int64_t log_interval = 10;

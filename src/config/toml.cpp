@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// The walk over toml++, the only file that knows the library. Floor 1.
+#include "config/toml.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include <toml++/toml.h>
+
+#include "core/file.h"
+
+namespace vt {
+
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{4} << 20;
+
+int line_of(const toml::node& node) {
+    return static_cast<int>(node.source().begin.line);
+}
+
+TomlValue convert(const toml::node& node) {
+    TomlValue out;
+    out.line = line_of(node);
+    if (const auto* b = node.as_boolean()) {
+        out.v = b->get();
+    } else if (const auto* i = node.as_integer()) {
+        out.v = i->get();
+    } else if (const auto* f = node.as_floating_point()) {
+        out.v = f->get();
+    } else if (const auto* s = node.as_string()) {
+        out.v = s->get();
+    } else if (const auto* array = node.as_array()) {
+        TomlArray items;
+        for (const toml::node& item : *array) items.push_back(convert(item));
+        out.v = std::move(items);
+    } else if (const auto* table = node.as_table()) {
+        TomlTable items;
+        for (const auto& [key, item] : *table) {
+            items.emplace_back(std::string(key.str()), convert(item));
+        }
+        out.v = std::move(items);
+    }
+    return out;
+}
+
+// toml::table orders by name; people read mistakes in the order of their lines.
+struct Found {
+    std::string key;
+    TomlValue value;
+    int line = 0;
+    unsigned column = 0;
+    bool section = false;
+};
+
+std::string with_underscores(std::string_view key) {
+    std::string out(key);
+    std::replace(out.begin(), out.end(), '-', '_');
+    return out;
+}
+
+std::vector<Found> flatten(const toml::table& root) {
+    std::vector<Found> found;
+    const auto add = [&](std::string name, const toml::key& key, const toml::node& node,
+                         bool section) {
+        found.push_back({std::move(name), convert(node), static_cast<int>(key.source().begin.line),
+                         key.source().begin.column, section});
+    };
+    for (const auto& [key, node] : root) {
+        const std::string section = with_underscores(key.str());
+        const toml::table* table = node.as_table();
+        if (table == nullptr || table->empty()) {
+            add(section, key, node, table != nullptr);
+            continue;
+        }
+        for (const auto& [inner, value] : *table) {
+            add(section + "." + with_underscores(inner.str()), inner, value, false);
+        }
+    }
+    std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+        return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+    });
+    return found;
+}
+
+std::string_view trim(std::string_view s) {
+    const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+    while (!s.empty() && space(s.front())) s.remove_prefix(1);
+    while (!s.empty() && space(s.back())) s.remove_suffix(1);
+    return s;
+}
+
+// The value of "v = <text>", or nothing where that is not exactly one TOML key.
+std::optional<TomlValue> one_value(std::string_view text, std::string* why) {
+    try {
+        const toml::table table = toml::parse("v = " + std::string(text));
+        if (const toml::node* node = table.get("v"); node != nullptr && table.size() == 1) {
+            return convert(*node);
+        }
+        *why = "more than one value";
+    } catch (const toml::parse_error& e) {
+        *why = std::string(e.description());
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Setting> parse_toml(std::string_view text, const std::string& name,
+                                const std::filesystem::path& base) {
+    toml::table root;
+    try {
+        root = toml::parse(text);
+    } catch (const toml::parse_error& e) {
+        const toml::source_position at = e.source().begin;
+        raise(Fault::kUser, fmt::format("{}:{}:{}: {}", name, at.line, at.column, e.description()),
+              "the file must be TOML 1.0; text values need quotes");
+    }
+    std::vector<Setting> out;
+    for (Found& f : flatten(root)) {
+        Setting s;
+        s.key = std::move(f.key);
+        s.value = std::move(f.value);
+        s.origin.text = fmt::format("{}:{}", name, f.line);
+        s.base = base;
+        s.section = f.section;
+        out.push_back(std::move(s));
+    }
+    return out;
+}
+
+std::vector<Setting> parse_toml_file(const std::filesystem::path& file) {
+    const std::string name = file.string();
+    const auto refuse = [&](const std::string& why) {
+        raise(Fault::kUser, fmt::format("cannot read the config file {}: {}", name, why),
+              "give the path of a TOML file; configs/ has examples");
+    };
+    std::error_code ignored;
+    if (std::filesystem::is_directory(file, ignored)) refuse("it is a folder");
+    // Not read_file: `--config <(generate)` is a pipe.
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(file.c_str(), "rbe"),
+                                                             &std::fclose);
+    if (!in) refuse(std::strerror(errno));
+    std::string text;
+    char buffer[65536];
+    size_t n = 0;
+    while ((n = std::fread(buffer, 1, sizeof buffer, in.get())) > 0) {
+        text.append(buffer, n);
+        if (text.size() > kMaxConfigBytes) refuse("it is larger than 4 MiB");
+    }
+    if (std::ferror(in.get()) != 0) refuse(std::strerror(errno));
+    return parse_toml(text, name, std::filesystem::absolute(file).parent_path());
+}
+
+Setting parse_set(const std::string& text) {
+    const size_t eq = text.find('=');
+    const std::string_view key = trim(std::string_view(text).substr(0, eq));
+    if (eq == std::string::npos || key.empty()) {
+        raise(Fault::kUser, fmt::format("--set {}: not of the form section.key=value", text),
+              "for example --set optim.lr=1e-3");
+    }
+    Setting s;
+    s.key = with_underscores(key);
+    s.origin.text = fmt::format("--set {}", key);
+    s.base = std::filesystem::current_path();
+    s.from_command = true;
+    s.raw = std::string(trim(std::string_view(text).substr(eq + 1)));
+    std::string why;
+    if (std::optional<TomlValue> value = one_value(s.raw, &why)) {
+        s.value = std::move(*value);
+    } else if (!s.raw.empty() && std::strchr("[{\"'", s.raw.front()) != nullptr) {
+        raise(Fault::kUser, fmt::format("--set {}: {}", text, why),
+              "a list is written '[\"a\", \"b\"]', in single quotes for the shell");
+    } else {
+        s.value.v = s.raw;
+    }
+    s.value.line = 1;
+    return s;
+}
+
+}  // namespace vt
