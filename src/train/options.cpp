@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// Rows of [run], [data] and [log], and the list of all sections. Floor 6.
+#include "train/options.h"
+
+#include <iterator>
+
+namespace vt {
+
+std::vector<Field> fields(RunOptions& o) {
+    return {
+        {.key = "run.name", .target = &o.name, .help = "Name of the run in logs."},
+        {.key = "run.out",
+         .target = &o.out,
+         .help = "Folder of the run's logs, checkpoints and samples, relative to the working "
+                 "directory.",
+         .required = true},
+        {.key = "run.seed",
+         .target = &o.seed,
+         .help = "Seed of weights, sample order, noise, timesteps and caption drops.",
+         .min = 0},
+        {.key = "run.device",
+         .target = &o.device,
+         .help = "Where tensors live; auto takes cuda only where every op runs on it.",
+         .choices = {"auto", "cpu", "cuda"}},
+        {.key = "run.precision",
+         .target = &o.precision,
+         .help = "Number format of the operands of matrix products; master weights, moments, "
+                 "reductions and loss are fp32 with either.",
+         .choices = {"fp32", "bf16"}},
+        {.key = "run.train_iters",
+         .target = &o.train_iters,
+         .help = "Optimizer steps of the whole run.",
+         .aliases = {"train.train_iters"},
+         .min = 1,
+         .required = true},
+        {.key = "run.threads",
+         .target = &o.threads,
+         .help = "Compute threads. 0: all cores the process may use. Results do not depend on it.",
+         .min = 0,
+         .max = 4096},
+    };
+}
+
+std::vector<Field> fields(DataOptions& o) {
+    return {
+        {.key = "data.train",
+         .target = &o.train,
+         .help = "Training shards: globs, or tables { path = glob, weight = share of samples }. "
+                 "Relative paths start at the folder of the config file (with --set: at the "
+                 "working directory).",
+         .min = 0,
+         .min_exclusive = true,
+         .required = true,
+         .is_path = true},
+        {.key = "data.valid",
+         .target = &o.valid,
+         .help = "Validation shards: globs, relative as in train. Empty: no validation.",
+         .is_path = true},
+        {.key = "data.global_batch_size",
+         .target = &o.global_batch_size,
+         .help = "Samples per optimizer step, over all ranks.",
+         .aliases = {"train.global_batch_size"},
+         .min = 1,
+         .max = 1 << 24},
+        {.key = "data.micro_batch_size",
+         .target = &o.micro_batch_size,
+         .help = "Largest number of samples in one forward pass of one rank.",
+         .aliases = {"train.micro_batch_size"},
+         .min = 1,
+         .max = 1 << 24},
+        {.key = "data.reader_threads",
+         .target = &o.reader_threads,
+         .help = "Threads that read and check samples ahead of the step.",
+         .min = 1,
+         .max = 256},
+        {.key = "data.max_bad_samples",
+         .target = &o.max_bad_samples,
+         .help = "Bad samples that are replaced, named and counted before the run ends.",
+         .min = 0},
+        {.key = "data.on_change",
+         .target = &o.on_change,
+         .help = "When the data set differs from the checkpoint's: refuse to resume, or begin a "
+                 "new epoch.",
+         .choices = {"refuse", "new_epoch"}},
+    };
+}
+
+std::vector<Field> fields(LogOptions& o) {
+    return {
+        {.key = "log.log_interval",
+         .target = &o.log_interval,
+         .help = "Steps between console lines and rows of metrics.jsonl.",
+         .min = 1},
+        {.key = "log.eval_interval",
+         .target = &o.eval_interval,
+         .help = "Steps between validations. 0: never.",
+         .min = 0},
+        {.key = "log.eval_samples",
+         .target = &o.eval_samples,
+         .help = "Largest number of validation samples used.",
+         .min = 1},
+        {.key = "log.eval_quantiles",
+         .target = &o.eval_quantiles,
+         .help = "Fixed timestep quantiles per validation sample.",
+         .min = 1,
+         .max = 1000},
+        {.key = "log.sample_interval",
+         .target = &o.sample_interval,
+         .help = "Steps between sampled videos. 0: never.",
+         .min = 0},
+    };
+}
+
+std::vector<Field> fields(RunConfig& c) {
+    std::vector<Field> all;
+    const auto add = [&](std::vector<Field> rows) {
+        all.insert(all.end(), std::move_iterator(rows.begin()), std::move_iterator(rows.end()));
+    };
+    add(fields(c.run));
+    add(fields(c.model));
+    add(fields(c.objective));
+    add(fields(c.data));
+    add(fields(c.optim));
+    add(fields(c.parallel));
+    add(fields(c.checkpoint));
+    add(fields(c.log));
+    return all;
+}
+
+}  // namespace vt
