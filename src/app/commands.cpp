@@ -4,12 +4,13 @@
 namespace vt {
 
 // void add_x_command(CLI::App& app, Work& work);  one declaration and one entry per subcommand
+void add_config_command(CLI::App& app, Work& work);
 
 void add_all_commands(CLI::App& app, Work& work) {
-    constexpr AddCommand kCommands[] = {nullptr};
-    for (const AddCommand add : kCommands) {
-        if (add != nullptr) add(app, work);
-    }
+    constexpr AddCommand kCommands[] = {
+        add_config_command,
+    };
+    for (const AddCommand add : kCommands) add(app, work);
 }
 
 }  // namespace vt

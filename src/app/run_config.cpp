@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include "app/run_config.h"
+
+#include <map>
+
+#include "config/toml.h"
+
+namespace vt {
+
+namespace {
+
+using Origins = std::map<std::string, Origin>;
+
+// One rule over several keys was broken: "run.toml:12: ...", the place being that of the first of
+// `keys` that was set.
+[[noreturn]] void refuse(const Origins& origins, const std::vector<std::string>& keys,
+                         const std::string& rule, const std::string& hint) {
+    for (const std::string& key : keys) {
+        if (const auto it = origins.find(key); it != origins.end()) {
+            raise(Fault::kUser, it->second.text + ": " + rule, hint);
+        }
+    }
+    raise(Fault::kUser, rule, hint);
+}
+
+// The one place for rules that join keys. What depends on the data, the model's sizes or the
+// machine is refused where those are known.
+void validate(const RunConfig& c, const Origins& origins) {
+    if (c.data.micro_batch_size > c.data.global_batch_size) {
+        refuse(origins, {"data.micro_batch_size", "data.global_batch_size"},
+               fmt::format("[data] micro_batch_size = {} is larger than global_batch_size = {}",
+                           c.data.micro_batch_size, c.data.global_batch_size),
+               "lower micro_batch_size; it changes memory and speed, never what is learned");
+    }
+    if (c.optim.lr_warmup_iters > c.run.train_iters) {
+        refuse(origins, {"optim.lr_warmup_iters", "run.train_iters"},
+               fmt::format("optim.lr_warmup_iters = {} is larger than run.train_iters = {}",
+                           c.optim.lr_warmup_iters, c.run.train_iters),
+               "the learning rate would never reach optim.lr");
+    }
+    if (c.optim.lr_decay_iters != 0 && c.optim.lr_decay_iters <= c.optim.lr_warmup_iters) {
+        refuse(origins, {"optim.lr_decay_iters", "optim.lr_warmup_iters"},
+               fmt::format("[optim] lr_decay_iters = {} must be larger than lr_warmup_iters = {}",
+                           c.optim.lr_decay_iters, c.optim.lr_warmup_iters),
+               "it is the step at which the decay ends; 0 stands for run.train_iters");
+    }
+    if (c.optim.min_lr > c.optim.lr) {
+        refuse(
+            origins, {"optim.min_lr", "optim.lr"},
+            fmt::format("[optim] min_lr = {} is larger than lr = {}", c.optim.min_lr, c.optim.lr),
+            "the cosine decays from lr to min_lr");
+    }
+    if (!c.model.patch_size.empty() && c.model.patch_size.size() != 3) {
+        refuse(origins, {"model.patch_size"},
+               fmt::format("model.patch_size has {} numbers; allowed: [t, h, w]",
+                           c.model.patch_size.size()),
+               "for example [1, 2, 2]");
+    }
+    if (c.model.attention_head_dim % 2 != 0) {
+        refuse(origins, {"model.attention_head_dim"},
+               fmt::format("model.attention_head_dim = {} is odd", c.model.attention_head_dim),
+               "rotary position embeddings turn pairs of channels");
+    }
+    if (c.log.eval_interval > 0 && c.data.valid.empty()) {
+        refuse(origins, {"log.eval_interval"},
+               fmt::format("log.eval_interval = {} but data.valid is empty", c.log.eval_interval),
+               "set data.valid to shards kept out of training, or eval_interval = 0");
+    }
+    for (size_t i = 0; i < c.optim.ema_decay.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            if (c.optim.ema_decay[i] != c.optim.ema_decay[j]) continue;
+            refuse(origins, {"optim.ema_decay"},
+                   fmt::format("optim.ema_decay holds {} twice", c.optim.ema_decay[i]),
+                   "averages are named by their decay");
+        }
+    }
+}
+
+RunConfig resolve(const std::vector<Setting>& settings) {
+    RunConfig config;
+    const Origins origins = apply_settings(fields(config), settings);
+    validate(config, origins);
+    return config;
+}
+
+}  // namespace
+
+RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+    std::vector<Setting> settings;
+    if (!file.empty()) settings = parse_toml_file(file);
+    for (const std::string& text : sets) settings.push_back(parse_set(text));
+    return resolve(settings);
+}
+
+RunConfig parse_run_config(const std::string& text, const std::string& name,
+                           const std::filesystem::path& base) {
+    return resolve(parse_toml(text, name, base));
+}
+
+std::string dump(const RunConfig& config) {
+    RunConfig copy = config;  // rows point at mutable members
+    return dump_toml(fields(copy));
+}
+
+std::string help_table() {
+    RunConfig defaults;
+    return help_text(fields(defaults));
+}
+
+std::string config_readme() {
+    RunConfig defaults;
+    return "# Configuration keys\n\n"
+           "Written by `vtrain config docs > configs/README.md` from the rows the parser itself\n"
+           "reads; a test fails where this file differs from them.\n\n"
+           "A run is `vtrain --config run.toml`. `--set section.key=value` overrides a key, in "
+           "TOML\n"
+           "value syntax; a bare word is a text. The last `--set` of a key wins. Keys may be\n"
+           "written with `-` for `_`. A key that is unknown, of the wrong type or out of range is\n"
+           "refused (exit code 2) with its line, its value and what is allowed.\n"
+           "`vtrain config show --config run.toml` prints every key as the run would use it.\n\n" +
+           help_markdown(fields(defaults));
+}
+
+}  // namespace vt
