@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Reading checkpoints. Loading always reshards: what a rank asks for is intersected with what the
+// saving ranks wrote. Floor 5.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/state.h"
+#include "comm/comm.h"
+#include "core/file.h"
+
+namespace vt {
+
+/// The step-N directory of the highest step whose manifest verifies: its own checksum, known
+/// version, every tensor tiled, every payload file there with its size. Directories that fail are
+/// skipped with a warning that says why. Nothing where there is no good one. Never looks at time
+/// stamps, *.tmp or *.abandoned-*. Call on one rank and broadcast (load_latest does).
+[[nodiscard]] std::optional<fs::path> find_latest(const fs::path& run_dir);
+
+/// Facts of one checkpoint; the manifest is verified. kUser if `dir` is no checkpoint, kData naming
+/// it if it is damaged.
+[[nodiscard]] CheckpointInfo read_info(const fs::path& dir);
+
+/// Names of all state tensors, sorted.
+[[nodiscard]] std::vector<std::string> tensor_names(const fs::path& dir);
+
+struct LoadReport {
+    std::vector<std::string> unused;   // in the checkpoint, not asked for
+    std::vector<std::string> missing;  // optional and not in the checkpoint
+    int64_t bytes_read = 0;
+};
+
+/// Fills every state's `local`. Each extent read is compared with its checksum before load returns;
+/// after an exception the states hold garbage and must be loaded again or dropped. kData naming the
+/// tensor: missing, another shape or dtype, or damaged.
+LoadReport load(const fs::path& dir, const std::vector<StateTensor>& states);
+
+/// Every byte of every file against its checksum; kData naming file and tensor.
+void verify(const fs::path& dir);
+
+struct Loaded {
+    fs::path dir;
+    CheckpointInfo info;
+    LoadReport report;
+};
+/// find_latest + accept + load on all ranks of `world` alike: rank 0 chooses, all load, and if any
+/// rank finds damage all fall back to the one before, with a warning of the steps lost. `accept`
+/// (may be empty) sees the facts before a weight is read and throws to refuse (a changed model,
+/// say); that ends the search. Nothing where there is no checkpoint at all; kData if there are some
+/// but none is good.
+[[nodiscard]] std::optional<Loaded> load_latest(
+    const fs::path& run_dir, const std::vector<StateTensor>& states, Group& world,
+    const std::function<void(const CheckpointInfo&)>& accept);
+
+}  // namespace vt
