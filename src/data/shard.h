@@ -16,7 +16,7 @@ namespace vt {
 
 // The facts without which latents mean nothing. Shards of one run must agree on all of them.
 struct LatentFacts {
-    std::string codec;  // "haar3d-v1" (built in), "wan2.1-vae", ...
+    std::string codec;  // "haar3d-v1-t2-s4" (built in), "wan2.1-vae", ...
     int64_t channels = 0;
     std::array<int64_t, 3> scale{1, 1, 1};  // pixels per latent along t, h, w
     bool normalised = true;                 // stored latents are (z - mean) / std

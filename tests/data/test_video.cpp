@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "core/check.h"
+#include "data/synth.h"
+#include "data/video.h"
+#include "tests/paths.h"
+
+namespace vt {
+namespace {
+
+Clip read_clip(const fs::path& path, double fps, VideoInfo* info = nullptr) {
+    Clip clip;
+    const VideoInfo i = read_video(path, fps, [&](const uint8_t* rgb, int64_t H, int64_t W) {
+        clip.H = H;
+        clip.W = W;
+        ++clip.T;
+        clip.rgb.insert(clip.rgb.end(), rgb, rgb + H * W * 3);
+        return true;
+    });
+    if (info != nullptr) *info = i;
+    return clip;
+}
+
+double psnr(const uint8_t* a, const uint8_t* b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) {
+        const double d = static_cast<double>(a[i]) - b[i];
+        sum += d * d;
+    }
+    return 10 * std::log10(255.0 * 255.0 * static_cast<double>(n) / std::max(sum, 1e-9));
+}
+
+// Colours and motion without sharp colour edges, which 4:2:0 cannot keep.
+Clip soft_clip(int64_t T, int64_t H, int64_t W, double fps) {
+    Clip clip{.T = T, .H = H, .W = W, .fps = fps, .rgb = {}};
+    for (int64_t t = 0; t < T; ++t) {
+        for (int64_t y = 0; y < H; ++y) {
+            for (int64_t x = 0; x < W; ++x) {
+                const double u = static_cast<double>(x + 3 * t) / 17,
+                             v = static_cast<double>(y) / 13;
+                clip.rgb.push_back(static_cast<uint8_t>(128 + 100 * std::sin(u)));
+                clip.rgb.push_back(static_cast<uint8_t>(128 + 100 * std::sin(v + 1)));
+                clip.rgb.push_back(static_cast<uint8_t>(128 + 100 * std::sin(u + v)));
+            }
+        }
+    }
+    return clip;
+}
+
+void check_bad(const fs::path& path, const char* why) {
+    CAPTURE(path.string());
+    try {
+        (void)read_video(path, 0, [](const uint8_t*, int64_t, int64_t) { return true; });
+        FAIL("accepted");
+    } catch (const Error& e) {
+        CHECK(e.fault() == Fault::kData);
+        CHECK(e.message().find(path.string()) != std::string::npos);
+        CAPTURE(e.message());
+        CHECK(e.message().find(why) != std::string::npos);
+    }
+}
+
+bool skip() {
+    if (have_video()) return false;
+    MESSAGE("skipped: built without libav");
+    return true;
+}
+
+TEST_SUITE("data") {
+    TEST_CASE("video: what write_mp4 writes, read_video reads: colours, size, time") {
+        if (skip()) return;
+        const test::TempDir dir;
+        const Clip clip = soft_clip(12, 96, 128, 24);
+        write_mp4(dir / "a.mp4", clip);
+        VideoInfo info;
+        const Clip back = read_clip(dir / "a.mp4", 0, &info);
+        CHECK(info.width == 128);
+        CHECK(info.height == 96);
+        CHECK(info.fps == doctest::Approx(24));
+        CHECK(info.seconds == doctest::Approx(0.5));
+        REQUIRE(back.T == 12);
+        // wrong range or matrix costs far more: limited read as full gives about 24 dB
+        CHECK(psnr(clip.rgb.data(), back.rgb.data(), clip.rgb.size()) > 36);
+        for (const auto& e : fs::directory_iterator(dir.path())) CHECK(e.path() == dir / "a.mp4");
+        write_mp4(dir / "b.mp4", clip);
+        CHECK(read_file(dir / "a.mp4") == read_file(dir / "b.mp4"));
+    }
+
+    TEST_CASE("video: odd sizes are padded by their own edge, a single frame is a video") {
+        if (skip()) return;
+        const test::TempDir dir;
+        const Clip clip = soft_clip(1, 33, 47, 10);
+        write_mp4(dir / "odd.mp4", clip);
+        const Clip back = read_clip(dir / "odd.mp4", 0);
+        REQUIRE(back.T == 1);
+        REQUIRE(back.H == 34);
+        REQUIRE(back.W == 48);
+        for (int64_t y = 0; y < 34; ++y) {
+            const auto rows = psnr(clip.rgb.data() + std::min<int64_t>(y, 32) * 47 * 3,
+                                   back.rgb.data() + y * 48 * 3, 47 * 3);
+            CHECK(rows > 26);
+        }
+    }
+
+    TEST_CASE("video: constant frame rate, up and down and stopping early") {
+        if (skip()) return;
+        const test::TempDir dir;
+        const Clip clip = soft_clip(24, 32, 32, 24);
+        write_mp4(dir / "a.mp4", clip);
+        const Clip all = read_clip(dir / "a.mp4", 0);
+        const Clip half = read_clip(dir / "a.mp4", 12), twice = read_clip(dir / "a.mp4", 48);
+        CHECK(read_clip(dir / "a.mp4", 24).rgb == all.rgb);
+        const size_t frame = 32 * 32 * 3;
+        REQUIRE(half.T == 12);
+        REQUIRE(twice.T == 48);
+        for (size_t i = 0; i < 48; ++i) {  // nearest source frame
+            const auto* f = twice.rgb.data() + i * frame;
+            const auto* low = all.rgb.data() + i / 2 * frame;
+            CHECK(std::equal(f, f + frame, low));
+        }
+        for (size_t i = 0; i + 1 < 12; ++i) {  // one of the two frames at that time, in order
+            const auto* f = half.rgb.data() + i * frame;
+            const bool first = std::equal(f, f + frame, all.rgb.data() + 2 * i * frame);
+            const bool second = std::equal(f, f + frame, all.rgb.data() + (2 * i + 1) * frame);
+            CHECK((first || second));
+        }
+        int64_t got = 0;
+        (void)read_video(dir / "a.mp4", 0,
+                         [&](const uint8_t*, int64_t, int64_t) { return ++got < 5; });
+        CHECK(got == 5);
+    }
+
+    TEST_CASE("video: files that hold no pictures are named with the reason") {
+        if (skip()) return;
+        const test::TempDir dir;
+        write_atomic(dir / "zero.mp4", "");
+        write_atomic(dir / "text.mp4", "this is not a video at all, only words in a file\n");
+        check_bad(dir / "zero.mp4", "0 bytes");
+        check_bad(dir / "text.mp4", "Invalid data");
+        check_bad(dir / "absent.mp4", "No such file");
+        // one second of silence as WAV: sound only
+        std::string wav = "RIFF";
+        const auto put = [&](uint32_t v, int bytes) {
+            for (int i = 0; i < bytes; ++i) wav += static_cast<char>((v >> (8 * i)) & 0xff);
+        };
+        put(36 + 8000, 4);
+        wav += "WAVEfmt ";
+        put(16, 4);
+        put(1, 2);
+        put(1, 2);
+        put(8000, 4);
+        put(8000, 4);
+        put(1, 2);
+        put(8, 2);
+        wav += "data";
+        put(8000, 4);
+        wav += std::string(8000, '\x80');
+        write_atomic(dir / "sound.wav", wav);
+        check_bad(dir / "sound.wav", "no video stream");
+    }
+
+    TEST_CASE("video: of a truncated file what decodes is used") {
+        if (skip()) return;
+        const test::TempDir dir;
+        write_mp4(dir / "a.mp4", soft_clip(48, 64, 64, 24));  // index first: +faststart
+        const std::string all = read_file(dir / "a.mp4");
+        write_atomic(dir / "cut.mp4", all.substr(0, all.size() * 6 / 10));
+        const Clip cut = read_clip(dir / "cut.mp4", 0);
+        CHECK(cut.T >= 5);
+        CHECK(cut.T < 48);
+        write_atomic(dir / "head.mp4", all.substr(0, 40));
+        CHECK_THROWS_AS((void)read_clip(dir / "head.mp4", 0), Error);
+    }
+
+    TEST_CASE("video: real clips") {
+        const char* folder = std::getenv("VTRAIN_TEST_VIDEOS");
+        if (skip()) return;
+        if (folder == nullptr) {
+            MESSAGE("skipped: VTRAIN_TEST_VIDEOS is not set");
+            return;
+        }
+        int64_t files = 0;
+        for (const auto& e : fs::directory_iterator(folder)) {
+            if (e.path().extension() != ".mp4") continue;
+            ++files;
+            CAPTURE(e.path().string());
+            VideoInfo info;
+            const Clip own = read_clip(e.path(), 0, &info);
+            CHECK(info.fps > 0);
+            CHECK(own.W == info.width);
+            CHECK(own.H == info.height);
+            CHECK(std::fabs(static_cast<double>(own.T) - info.fps * info.seconds) <= 2);
+            const Clip slow = read_clip(e.path(), 8);
+            CHECK(std::fabs(static_cast<double>(slow.T) - 8 * info.seconds) <= 1.5);
+            int64_t lit = 0;
+            for (const uint8_t v : own.rgb) lit += v > 24 && v < 232 ? 1 : 0;
+            CHECK(lit > static_cast<int64_t>(own.rgb.size()) / 20);
+        }
+        CHECK(files > 0);
+    }
+}
+
+}  // namespace
+}  // namespace vt
