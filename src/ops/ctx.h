@@ -31,7 +31,7 @@ struct Ctx {
     const Ops* ops = nullptr;
     Pool* pool = nullptr;      // the cpu backend's threads; null for meta and cuda
     void* stream = nullptr;    // the order of execution; null on the cpu, where it is program order
-    Tensor scratch;            // (bytes) u8, at least Ops::scratch_bytes(...); one user at a time
+    Tensor scratch = {};       // (bytes) u8, at least Ops::scratch_bytes(...); one user at a time
     OpCount* count = nullptr;  // may be null
     OpObserver* observer = nullptr;  // may be null
 };

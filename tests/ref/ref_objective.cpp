@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#include <cmath>
+
+#include "tests/ref/values.h"
+
+namespace vt::test::ref {
+
+// The one op whose f32 arithmetic is part of the definition: every backend gives these bits.
+void flow_noise(const Ctx& /*ctx*/, Tensor xt, Tensor target, CTensor x0, CTensor sigma,
+                CTensor ids, uint64_t seed, Purpose purpose) {
+    const int64_t B = x0.shape[0], n = B == 0 ? 0 : x0.numel() / B;
+    for (int64_t b = 0; b < B; ++b) {
+        const auto id = static_cast<uint64_t>(ids.as<int64_t>()[b]);
+        for (int64_t i = 0; i < n; ++i) {
+            const auto element = static_cast<uint64_t>(i);
+            const float e = random_normal4(seed, purpose, id, element / 4).at(element % 4);
+            if (xt.dtype == DType::kF64) {
+                const double s = get(sigma, b), x = get(x0, b * n + i);
+                put(xt, b * n + i, (1 - s) * x + s * static_cast<double>(e));
+                put(target, b * n + i, static_cast<double>(e) - x);
+            } else {
+                const auto s = static_cast<float>(get(sigma, b));
+                const auto x = static_cast<float>(get(x0, b * n + i));
+                xt.as<float>()[b * n + i] = std::fma(s, e, (1.0F - s) * x);
+                target.as<float>()[b * n + i] = e - x;
+            }
+        }
+    }
+}
+
+void flow_loss(const Ctx& /*ctx*/, Tensor dv, Tensor sse, CTensor v, CTensor target, CTensor coef) {
+    const int64_t B = v.shape[0], n = B == 0 ? 0 : v.numel() / B;
+    for (int64_t b = 0; b < B; ++b) {
+        double sum = 0;
+        for (int64_t i = b * n; i < (b + 1) * n; ++i) {
+            const double r = get(v, i) - get(target, i);
+            sum += r * r;
+            if (dv.present()) put(dv, i, 2 * get(coef, b) * r);
+        }
+        put(sse, b, sum);
+    }
+}
+
+}  // namespace vt::test::ref
