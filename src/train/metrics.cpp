@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "train/metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fcntl.h>
 #include <limits>
@@ -221,25 +222,27 @@ std::vector<MetricRow> read_metrics(const fs::path& path) {
     return rows;
 }
 
+std::vector<std::pair<std::string, double>> metric_values(const MetricRow& row) {
+    std::vector<std::pair<std::string, double>> out;
+    for (const Metric& m : kMetrics) {
+        std::visit(
+            [&](auto member) {
+                if (const auto& v = row.*member) out.emplace_back(m.key, static_cast<double>(*v));
+            },
+            m.member);
+    }
+    out.insert(out.end(), row.extra.begin(), row.extra.end());
+    return out;
+}
+
 Curve metric_curve(const std::vector<MetricRow>& rows, bool eval, std::string_view key) {
     Curve out;
-    const auto add = [&](const MetricRow& row, double value) {
-        if (!std::isfinite(value)) return;
-        out.x.push_back(static_cast<double>(row.step));
-        out.y.push_back(value);
-    };
     for (const MetricRow& row : rows) {
         if (row.eval != eval) continue;
-        for (const Metric& m : kMetrics) {
-            if (m.key != key) continue;
-            std::visit(
-                [&](auto member) {
-                    if (const auto& value = row.*member) add(row, static_cast<double>(*value));
-                },
-                m.member);
-        }
-        for (const auto& [name, value] : row.extra) {
-            if (name == key) add(row, value);
+        for (const auto& [name, value] : metric_values(row)) {
+            if (name != key || !std::isfinite(value)) continue;
+            out.x.push_back(static_cast<double>(row.step));
+            out.y.push_back(value);
         }
     }
     return out;

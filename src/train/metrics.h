@@ -48,6 +48,9 @@ struct MetricRow {
 /// that is not finite is null, and its key is in the list "nonfinite".
 [[nodiscard]] std::string json_line(const MetricRow& row);
 
+/// Every value of the row that is set, by its JSON key, then the extra ones.
+[[nodiscard]] std::vector<std::pair<std::string, double>> metric_values(const MetricRow& row);
+
 /// The row of a json_line; nullopt if it is none (the torn last line after a crash). Nulls of
 /// "nonfinite" read back as NaN. Keys it does not know are left out.
 [[nodiscard]] std::optional<MetricRow> parse_metric_row(std::string_view line);
