@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/rng.h"
 #include "model/params.h"
+#include "model/store.h"
 
 using namespace vt;
 
@@ -82,4 +83,24 @@ TEST_CASE("find_row: finds by name and refuses unknown names") {
     CHECK(find_row(table, "blocks.3.attn1.to_q.weight") == 0);
     CHECK(count_elements(table) == 14);
     CHECK_THROWS_AS((void)find_row(table, "blocks.3.attn1.to_q"), Error);
+}
+
+TEST_CASE("ParamStore: declares before it takes memory, and initialises alike on any threads") {
+    ParamTable table = {row_of(Init::kNormal, 1, {300, 301}), row_of(Init::kUniform, 1, {5})};
+    table[0].matmul = true;
+    table[1].name = "b";
+    ParamStore store(table, {DType::kBF16, DType::kF32, DType::kF32}, true);
+    CHECK(store.weights().operand[0].dtype == DType::kBF16);
+    CHECK(store.weights().operand[1].dtype == DType::kF32);
+    CHECK(store.weights().master[0].data == nullptr);
+    CHECK(store.arenas()[0]->high_water() == round_up(300 * 301 * 4, 64) + 64);
+    CHECK(store.arenas()[1]->high_water() == round_up(300 * 301 * 2, 64));
+    store.reserve();
+    Pool pool(2);
+    store.init(5, &pool);
+    const std::vector<float> want = drawn(table[0], 5);
+    const float* got = store.master()[0].as<float>();
+    CHECK(std::equal(want.begin(), want.end(), got));
+    CHECK(store.weights().operand[1].data == store.master()[1].data);
+    CHECK(store.flat_grads().numel() * 4 == store.arenas()[2]->high_water());
 }
