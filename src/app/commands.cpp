@@ -5,10 +5,12 @@ namespace vt {
 
 // void add_x_command(CLI::App& app, Work& work);  one declaration and one entry per subcommand
 void add_config_command(CLI::App& app, Work& work);
+void add_data_command(CLI::App& app, Work& work);
 
 void add_all_commands(CLI::App& app, Work& work) {
     constexpr AddCommand kCommands[] = {
         add_config_command,
+        add_data_command,
     };
     for (const AddCommand add : kCommands) add(app, work);
 }

@@ -16,6 +16,18 @@
 
 namespace vt {
 
+/// Files that match `pattern` (*, ?, [abc]; relative to base_dir unless absolute), sorted by bytes.
+/// kUser naming the pattern when nothing matches or it names a folder.
+[[nodiscard]] std::vector<fs::path> expand_globs(const std::string& pattern,
+                                                 const fs::path& base_dir);
+
+// How shards are indexed. `program` is run as `program data index-child FILES`.
+struct IndexOptions {
+    fs::path program = "/proc/self/exe";
+    double timeout_s = 60;  // per file, wall clock
+    bool cache = true;      // read and write index files beside the shards
+};
+
 struct SourceSpec {               // one entry of data.train
     std::vector<fs::path> files;  // resolved, sorted
     double weight = 1.0;          // share of samples, relative to the other entries
@@ -32,7 +44,8 @@ class Dataset {
         int64_t row = 0;                 // inside the file
         std::array<int64_t, 4> shape{};  // C,T,H,W
     };
-    [[nodiscard]] static std::unique_ptr<Dataset> open(const std::vector<SourceSpec>& sources);
+    [[nodiscard]] static std::unique_ptr<Dataset> open(const std::vector<SourceSpec>& sources,
+                                                       const IndexOptions& options = {});
     virtual ~Dataset() = default;
     [[nodiscard]] virtual const LatentFacts& facts() const = 0;
     [[nodiscard]] virtual int num_sources() const = 0;

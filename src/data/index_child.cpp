@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+// Both ends of the index child: the limited process, and the parent that believes nothing it says
+// beyond what check_index establishes.
+// Floor 3.
+#include "data/index_child.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "data/h5.h"
+
+extern char** environ;
+
+namespace vt {
+
+namespace {
+
+enum Kind : uint32_t { kStart = 0, kIndex = 1, kRefusal = 2 };
+
+// Before each message of the child. kIndex carries encode_index, kRefusal reason, NUL, hint.
+struct Frame {
+    uint32_t magic = kMagic, kind = kStart;
+    uint64_t file = 0, bytes = 0;
+    static constexpr uint32_t kMagic = 0x58495456;  // "VTIX"
+};
+
+// --- the child ----------------------------------------------------------------------------------
+
+constexpr rlim_t kChildMemory = rlim_t{2} << 30;  // beyond what the bare program has mapped
+constexpr rlim_t kChildCpuSeconds = 60;           // per file
+
+// Sanitizers map terabytes of shadow, which RLIMIT_AS would forbid.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kLimitMemory = false;
+#else
+constexpr bool kLimitMemory = true;
+#endif
+
+void limit(int what, rlim_t soft, rlim_t hard) {
+    const rlimit r{.rlim_cur = soft, .rlim_max = hard};
+    (void)::setrlimit(static_cast<__rlimit_resource_t>(what), &r);
+}
+
+void limit_self() {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    limit(RLIMIT_CORE, 0, 0);
+    limit(RLIMIT_FSIZE, 0, 0);
+    limit(RLIMIT_NOFILE, 64, 64);
+    if (kLimitMemory) {
+        const std::string statm = read_file("/proc/self/stat");
+        // field 23 is the address space in bytes; the name in field 2 may hold blanks
+        size_t at = statm.rfind(')');
+        for (int field = 2; field < 23 && at != std::string::npos; ++field) {
+            at = statm.find(' ', at + 1);
+        }
+        const rlim_t now = at == std::string::npos ? 0 : std::strtoull(&statm[at], nullptr, 10);
+        limit(RLIMIT_AS, now + kChildMemory, now + kChildMemory);
+    }
+}
+
+// RLIMIT_CPU counts the whole process, so it moves on with every file.
+void limit_cpu() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    limit(RLIMIT_CPU,
+          static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kChildCpuSeconds,
+          RLIM_INFINITY);
+}
+
+void send(const Fd& fd, Kind kind, size_t file, std::string_view body) {
+    const Frame frame{.kind = kind, .file = file, .bytes = body.size()};
+    write_all(fd, &frame, sizeof frame, "the parent's pipe");
+    write_all(fd, body.data(), static_cast<int64_t>(body.size()), "the parent's pipe");
+}
+
+}  // namespace
+
+int index_child_main(const std::vector<std::string>& files) {
+    try {
+        // What a library prints on stdout must not mix with the frames.
+        const Fd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+        const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+        if (!out.open() || !null.open() || ::dup2(null.get(), STDOUT_FILENO) < 0) return 4;
+        limit_self();
+        for (size_t i = 0; i < files.size(); ++i) {
+            send(out, kStart, i, {});
+            limit_cpu();
+            try {
+                const ShardIndex index = h5_describe(files[i]);
+                check_index(index);
+                send(out, kIndex, i, encode_index(index));
+            } catch (const Error& e) {
+                send(out, kRefusal, i, e.message() + '\0' + e.hint());
+            } catch (const std::bad_alloc&) {
+                send(out, kRefusal, i,
+                     std::string("indexing asks for more memory than it may have") + '\0' +
+                         "the file is damaged, or has too many samples for one shard");
+            }
+        }
+        return 0;
+    } catch (const std::exception&) {
+        return 4;
+    }
+}
+
+// --- the parent ---------------------------------------------------------------------------------
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Child {
+    pid_t pid = -1;
+    Fd out;
+    Child() = default;
+    Child(Child&&) = delete;
+    ~Child() {
+        if (pid > 0) {
+            ::kill(pid, SIGKILL);
+            wait();
+        }
+    }
+    // The wait status, or 0 where somebody else reaped it.
+    int wait() {
+        int status = 0;
+        while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+        pid = -1;
+        return status;
+    }
+};
+
+void spawn(Child& child, const fs::path& program, const std::vector<fs::path>& files, size_t begin,
+           size_t end) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) raise_errno("make a pipe for", program);
+    child.out = Fd(ends[0]);
+    const Fd write_end(ends[1]);
+
+    std::vector<std::string> words{"vtrain", "data", "index-child", "--"};
+    for (size_t i = begin; i < end; ++i) words.push_back(files[i].string());
+    std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
+    for (std::string& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
+
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attr);
+    // dup2 clears CLOEXEC. stderr too: a dying library's last words would only puzzle; the parent
+    // reports the file.
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    sigset_t none, all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attr, &none);
+    ::posix_spawnattr_setsigdefault(&attr, &all);
+    ::posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    const int error =
+        ::posix_spawn(&child.pid, program.c_str(), &actions, &attr, argv.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attr);
+    if (error != 0) {
+        child.pid = -1;
+        errno = error;
+        raise_errno("start the index child", program);
+    }
+}
+
+std::string describe_status(int status) {
+    if (WIFSIGNALED(status)) {
+        return fmt::format("died of signal {} ({})", WTERMSIG(status),
+                           ::strsignal(WTERMSIG(status)));
+    }
+    return fmt::format("ended with status {}", WEXITSTATUS(status));
+}
+
+// One child over files [begin, end). Returns the first file without an outcome.
+class Session {
+  public:
+    Session(const std::vector<fs::path>& files, size_t begin, size_t end,
+            const IndexOptions& options, const std::function<void(size_t, Indexed)>& done)
+        : files_(files), begin_(begin), next_(begin), end_(end), options_(options), done_(done) {
+        spawn(child_, options.program, files, begin, end);
+    }
+
+    size_t run() {
+        const auto patience =
+            std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1000));
+        Clock::time_point deadline = Clock::now() + patience;
+        std::array<char, 65536> buffer{};
+        while (next_ < end_) {
+            const auto left =
+                std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+            pollfd p{.fd = child_.out.get(), .events = POLLIN, .revents = 0};
+            const int ready =
+                left.count() <= 0
+                    ? 0
+                    : ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left.count(), 1'000'000)));
+            if (ready < 0 && errno == EINTR) continue;
+            if (ready <= 0) {
+                if (left.count() > 0 && ready == 0 && Clock::now() < deadline) continue;
+                return bad(fmt::format("indexing took longer than {} s", options_.timeout_s));
+            }
+            const ssize_t n = ::read(child_.out.get(), buffer.data(), buffer.size());
+            if (n < 0 && errno == EINTR) continue;
+            if (n <= 0) return died();
+            pending_.append(buffer.data(), static_cast<size_t>(n));
+            const size_t before = next_;
+            if (!take_frames()) return bad("the index child sent garbage");
+            if (next_ != before) deadline = Clock::now() + patience;
+        }
+        child_.wait();
+        return next_;
+    }
+
+  private:
+    // False if the bytes are not what a sane child would send.
+    bool take_frames() {
+        for (;;) {
+            if (pending_.size() < sizeof(Frame)) return true;
+            Frame f;
+            std::memcpy(&f, pending_.data(), sizeof f);
+            // tables are as long as in the file; empty_text may double
+            const auto most = 2 * static_cast<uint64_t>(stamp_of(files_[next_]).size) + (1U << 20);
+            if (f.magic != Frame::kMagic || f.kind > kRefusal || f.file != next_ - begin_ ||
+                f.bytes > most) {
+                return false;
+            }
+            if (pending_.size() - sizeof f < f.bytes) return true;
+            const std::string_view body(pending_.data() + sizeof f, f.bytes);
+            if (f.kind == kStart) {
+                started_ = true;
+            } else if (f.kind == kIndex) {
+                Indexed result{.index = decode_index(body), .reason = {}, .hint = {}};
+                if (!result.index) return false;
+                done_(next_++, std::move(result));
+            } else {
+                const size_t nul = std::min(body.find('\0'), body.size());
+                done_(next_++, {.index = std::nullopt,
+                                .reason = std::string(body.substr(0, nul)),
+                                .hint = std::string(body.substr(std::min(nul + 1, body.size())))});
+            }
+            pending_.erase(0, sizeof f + f.bytes);
+            if (next_ == end_) return true;
+        }
+    }
+
+    size_t died() {
+        const std::string how = describe_status(child_.wait());
+        if (!started_) {
+            raise(Fault::kSystem,
+                  fmt::format("the index child {} {} before it saw a file",
+                              options_.program.string(), how),
+                  "it must be the vtrain program");
+        }
+        return bad(fmt::format("the HDF5 library {} while reading it", how));
+    }
+
+    size_t bad(std::string reason) {
+        done_(next_, {.index = std::nullopt,
+                      .reason = std::move(reason),
+                      .hint = "the file is damaged: copy or encode it again"});
+        return next_ + 1;
+    }
+
+    const std::vector<fs::path>& files_;
+    size_t begin_, next_, end_;
+    const IndexOptions& options_;
+    const std::function<void(size_t, Indexed)>& done_;
+    Child child_;
+    std::string pending_;
+    bool started_ = false;
+};
+
+constexpr size_t kFilesPerChild = 256;              // start-up of a process spread over these
+constexpr size_t kArgumentBytes = size_t{1} << 19;  // well under ARG_MAX
+
+}  // namespace
+
+void run_index_children(const std::vector<fs::path>& files, const IndexOptions& options,
+                        const std::function<void(size_t, Indexed)>& done) {
+    size_t begin = 0;
+    while (begin < files.size()) {
+        size_t end = begin, bytes = 0;
+        while (end < files.size() && end - begin < kFilesPerChild &&
+               (end == begin || bytes + files[end].native().size() < kArgumentBytes)) {
+            bytes += files[end++].native().size() + 1;
+        }
+        begin = Session(files, begin, end, options, done).run();
+    }
+}
+
+}  // namespace vt
