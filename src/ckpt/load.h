@@ -50,7 +50,7 @@ struct Loaded {
 /// rank finds damage all fall back to the one before, with a warning of the steps lost. `accept`
 /// (may be empty) sees the facts before a weight is read and throws to refuse (a changed model,
 /// say); that ends the search. Nothing where there is no checkpoint at all; kData if there are some
-/// but none is good.
+/// but none is good. After a fall-back, abandon_later(run_dir, info.step) before the first save.
 [[nodiscard]] std::optional<Loaded> load_latest(
     const fs::path& run_dir, const std::vector<StateTensor>& states, Group& world,
     const std::function<void(const CheckpointInfo&)>& accept);

@@ -27,8 +27,8 @@ using Rect = std::vector<std::pair<int64_t, int64_t>>;
 struct StateTensor {
     std::string name;
     Shape global;
-    Tensor local;  // one rank: whole. Read by save, overwritten by load
-    Rect rect;     // empty: the whole tensor
+    Tensor local{};  // one rank: whole. Read by save, overwritten by load
+    Rect rect{};     // empty: the whole tensor
     int64_t flat_begin = 0;
     int64_t flat_end = -1;  // -1: to the end of the rectangle
     bool optional = false;  // load: a checkpoint without it is accepted, `local` stays as it is
