@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "cpu/isa.h"
 #include "cpu/matmul.h"
+#include "cpu/rows.h"
 
 namespace vt {
 
@@ -51,16 +52,67 @@ Isa chosen_isa() {
 
 namespace {
 
-int64_t scratch_bytes(const ScratchNeed& need) {
-    return matmul_scratch_bytes(need);
+// The kernel copy of one instruction set.
+template <Isa I>
+const kernel::Table& table() {
+    static const kernel::Table kTable = [] {
+        kernel::Table t{};
+        if constexpr (I == Isa::kAvx512) {
+            avx512::fill_rows(t);
+        } else if constexpr (I == Isa::kAvx2) {
+            avx2::fill_rows(t);
+        } else {
+            baseline::fill_rows(t);
+        }
+        return t;
+    }();
+    return kTable;
 }
 
-Ops make_ops(Isa isa) {
+// An op of rows.h with the copy to use already chosen: what a slot holds.
+template <auto kOp, Isa I, typename... A>
+void on(const Ctx& ctx, A... a) {
+    kOp(table<I>(), ctx, a...);
+}
+
+int64_t scratch_bytes(const ScratchNeed& need) {
+    return std::max(rows::scratch_bytes(need), matmul_scratch_bytes(need));
+}
+
+template <Isa I>
+Ops make_ops() {
     Ops ops;
     ops.backend = "cpu";
-    ops.instruction_path = name_of(isa);
+    ops.instruction_path = name_of(I);
     ops.scratch_bytes = scratch_bytes;
-    fill_matmul_slots(ops, isa);
+#define VT_ROW_SLOT(name) ops.name = on<rows::name, I>;
+    VT_ROW_SLOT(modnorm_fwd)
+    VT_ROW_SLOT(modnorm_bwd)
+    VT_ROW_SLOT(layernorm_fwd)
+    VT_ROW_SLOT(layernorm_bwd)
+    VT_ROW_SLOT(row_sumsq)
+    VT_ROW_SLOT(qknorm_rope_fwd)
+    VT_ROW_SLOT(qknorm_rope_bwd_dot)
+    VT_ROW_SLOT(qknorm_rope_bwd)
+    VT_ROW_SLOT(gate_residual_fwd)
+    VT_ROW_SLOT(gate_residual_bwd)
+    VT_ROW_SLOT(silu_fwd)
+    VT_ROW_SLOT(silu_bwd)
+    VT_ROW_SLOT(modulation_fwd)
+    VT_ROW_SLOT(modulation_bwd)
+    VT_ROW_SLOT(cast)
+    VT_ROW_SLOT(add)
+    VT_ROW_SLOT(flow_noise)
+    VT_ROW_SLOT(flow_loss)
+    VT_ROW_SLOT(adamw)
+    VT_ROW_SLOT(sumsq)
+    VT_ROW_SLOT(ema_update)
+#undef VT_ROW_SLOT
+    ops.fill = rows::fill;
+    ops.patchify = rows::patchify;
+    ops.unpatchify = rows::unpatchify;
+    ops.sinusoid = rows::sinusoid;
+    fill_matmul_slots(ops, I);
     return ops;
 }
 
@@ -72,17 +124,17 @@ const Ops& cpu_ops_on(Isa isa) {
     // each made on first use, so that a set the machine lacks is never asked for anything
     switch (isa) {
         case Isa::kAvx512: {
-            static const Ops kTable = make_ops(Isa::kAvx512);
+            static const Ops kTable = make_ops<Isa::kAvx512>();
             return kTable;
         }
         case Isa::kAvx2: {
-            static const Ops kTable = make_ops(Isa::kAvx2);
+            static const Ops kTable = make_ops<Isa::kAvx2>();
             return kTable;
         }
         case Isa::kBaseline:
             break;
     }
-    static const Ops kTable = make_ops(Isa::kBaseline);
+    static const Ops kTable = make_ops<Isa::kBaseline>();
     return kTable;
 }
 
