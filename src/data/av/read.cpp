@@ -206,7 +206,7 @@ Source open_source(const fs::path& path) {
 }
 
 // Gives frames their place on the output's clock: each decoded frame goes to the nearest tick; of
-// several at one tick the last counts; gaps are filled with the frame before them.
+// several at one tick the nearest counts; gaps are filled with the frame before them.
 class Resampler {
   public:
     Resampler(double fps, double own_fps, ToRgb& rgb, const fs::path& path,
@@ -225,25 +225,30 @@ class Resampler {
         ++decoded;
         if (fps_ <= 0) return emit(*f, 1);
         const double now =
-            has_held_ ? std::max(last_, std::isnan(seconds) ? last_ + step_ : seconds - first_)
+            has_held_ ? std::max(latest_, std::isnan(seconds) ? latest_ + step_ : seconds - first_)
                       : 0.0;
         if (!has_held_) first_ = std::isnan(seconds) ? 0.0 : seconds;
-        // half a tick down, so that exact halves do not drop every other frame at 2:1
+        latest_ = now;
+        // a hair down, so that exact halves go to the earlier tick whatever the rounding of time
         const int64_t tick = std::llround(now * fps_ - 1e-3);
+        const auto off = [&](double t) { return std::fabs(t * fps_ - static_cast<double>(tick)); };
+        if (has_held_ && tick <= tick_ && off(held_at_) <= off(now)) return true;
         if (has_held_ && tick > tick_) {
             if (!emit(*held_, tick - tick_)) return false;
         }
         av_frame_unref(held_.get());
         av_frame_move_ref(held_.get(), f);
         tick_ = std::max(tick_, tick);
-        last_ = now;
+        held_at_ = now;
         has_held_ = true;
         return true;
     }
     void finish() {
         if (!has_held_ || fps_ <= 0) return;
-        const int64_t end = std::llround((last_ + step_) * fps_ - 1e-3);
-        (void)emit(*held_, std::max(int64_t{1}, end - tick_));
+        const int64_t end = std::llround((latest_ + step_) * fps_ - 1e-3);
+        // a last frame in the second half of its tick stands for no tick of its own
+        const int64_t times = std::max(int64_t{tick_ == 0 ? 1 : 0}, end - tick_);
+        if (times > 0) (void)emit(*held_, times);
     }
 
     int64_t decoded = 0;
@@ -265,7 +270,7 @@ class Resampler {
     const std::function<bool(const uint8_t*, int64_t, int64_t)>& sink_;
     FramePtr held_;
     bool has_held_ = false;
-    double first_ = 0, last_ = 0;
+    double first_ = 0, latest_ = 0, held_at_ = 0;  // seconds
     int64_t tick_ = 0;
 };
 
