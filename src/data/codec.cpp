@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -106,6 +107,17 @@ int level_of(std::string_view digits) {
     return -1;
 }
 
+std::optional<HaarCodec> parse_name(std::string_view codec) {
+    constexpr std::string_view kPrefix = "haar3d-v1-t";
+    if (codec.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
+    const std::string_view rest = codec.substr(kPrefix.size());
+    const size_t cut = rest.find("-s");
+    if (cut == std::string_view::npos) return std::nullopt;
+    const HaarCodec c{level_of(rest.substr(0, cut)), level_of(rest.substr(cut + 2))};
+    if (c.lt < 0 || c.ls < 0) return std::nullopt;
+    return c;
+}
+
 bool is_word_byte(unsigned char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            c >= 0x80;  // the bytes of non-ASCII letters in UTF-8
@@ -122,20 +134,16 @@ int64_t HaarCodec::channels() const {
 }
 
 HaarCodec HaarCodec::named(std::string_view codec) {
-    constexpr std::string_view kPrefix = "haar3d-v1-t";
-    if (codec.substr(0, kPrefix.size()) == kPrefix) {
-        const std::string_view rest = codec.substr(kPrefix.size());
-        const size_t cut = rest.find("-s");
-        if (cut != std::string_view::npos) {
-            const HaarCodec c{level_of(rest.substr(0, cut)), level_of(rest.substr(cut + 2))};
-            if (c.lt >= 0 && c.ls >= 0) return c;
-        }
-    }
+    if (const auto c = parse_name(codec)) return *c;
     raise(Fault::kUser,
           fmt::format("latents of codec \"{}\" cannot be turned into pixels here; the built-in "
                       "codecs are haar3d-v1-tN-sM with N, M powers of two up to {}",
                       codec, 1 << kMaxLevels),
           "decode the latents with the codec they were made with");
+}
+
+bool is_builtin_codec(std::string_view codec) {
+    return parse_name(codec).has_value();
 }
 
 std::vector<float> HaarCodec::encode(const Clip& clip) const {

@@ -37,6 +37,8 @@ struct HaarCodec {
                               int64_t W) const;  // latent dims
 };
 
+[[nodiscard]] bool is_builtin_codec(std::string_view codec);
+
 /// Pixels of a stored latent (C,T,H,W): undoes the normalisation that `facts` states, then decodes.
 /// The clip's fps is the data set's. kUser naming the codec if it is not a built-in one.
 [[nodiscard]] Clip decode_latent(const LatentFacts& facts, const float* latent, int64_t T,
