@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vtrain data info | verify: what is in shards, and whether it is whole.
+// vtrain data info | verify: what is in shards, and whether it is whole. (The other subcommands
+// of `vtrain data` are in data_tools.h.)
 // Floor 7.
 #include <algorithm>
 #include <map>
@@ -8,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
+#include "app/data_tools.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "data/index.h"
@@ -180,6 +182,10 @@ void add_data_command(CLI::App& app, Work& work) {
         "Read every sample: checksums, finiteness, unique ids; exit 3 names the bad ones");
     check->add_option("files", args->files, "Shards, or folders of them")->required();
     check->callback([args, &work] { work = [args] { return verify(args->files); }; });
+
+    add_data_view(*data, work);
+    add_data_encode(*data, work);
+    add_data_synth(*data, work);
 
     CLI::App* child = data->add_subcommand("index-child", "Used by vtrain itself")->group("");
     child->add_option("files", args->files)->required();

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// The parts of `vtrain data` that make data sets and show them.
+// Floor 7.
+#pragma once
+
+#include "app/commands.h"
+
+namespace vt {
+
+void add_data_encode(CLI::App& data, Work& work);  // vtrain data encode: videos to shards
+void add_data_synth(CLI::App& data, Work& work);   // vtrain data synth: moving shapes to shards
+void add_data_view(CLI::App& data, Work& work);    // vtrain data view: shards to pictures
+
+}  // namespace vt
