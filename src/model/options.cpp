@@ -3,6 +3,7 @@
 #include "model/options.h"
 
 #include "model/flow.h"
+#include "model/wan.h"
 
 namespace vt {
 
@@ -14,7 +15,8 @@ std::vector<Field> fields(ModelOptions& o) {
          .choices = {"wan"}},
         {.key = "model.preset",
          .target = &o.preset,
-         .help = "Named set of sizes; the sizes below override it where they are not 0."},
+         .help = "Named set of sizes; the sizes below override it where they are not 0.",
+         .choices = wan_preset_names()},
         {.key = "model.patch_size",
          .target = &o.patch_size,
          .help = "Latent frames, rows and columns of one token, [t, h, w]; empty: the preset's.",

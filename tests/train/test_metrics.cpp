@@ -184,4 +184,18 @@ TEST_CASE("metrics: curves") {
     CHECK(metric_curve(rows, false, "nothing").x.empty());
 }
 
+TEST_CASE("metrics: vtrain plot draws a run's folder") {
+    const test::TempDir dir;
+    {
+        MetricsFile file(dir / "metrics.jsonl", 0);
+        for (int64_t s = 1; s <= 20; ++s) file.append(train_row(s));
+    }
+    const std::string program = test::program().string() + " plot " + dir.path().string();
+    CHECK(test::run(program + " --smooth 5 --log-y --out " + (dir / "a.png").string()).code == 0);
+    CHECK(read_file(dir / "a.png").substr(1, 3) == "PNG");
+    CHECK(test::run(program + " --key gone --out " + (dir / "b.png").string()).code == 2);
+    CHECK(test::run(program + "/gone --out " + (dir / "b.png").string()).code == 2);
+    CHECK_FALSE(fs::exists(dir / "b.png"));
+}
+
 }  // namespace vt
