@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CPU backend. Kernels are compiled per instruction set (baseline x86-64, AVX2+FMA, AVX-512)
-// from the same sources and chosen at run time; matrix products are oneDNN's.
+// from the same sources and chosen at run time.
 // Floor 2.
 #pragma once
 

@@ -1,14 +1,98 @@
 // SPDX-License-Identifier: MIT
-// No matrix product yet: the table's linear_* and attention_* slots stay empty, which
-// check_complete names.
+// The linear and attention slots of the CPU table.
+//
+// The products are the project's own kernels and not a library's: a library chooses its kernel by
+// the machine, so the bits would not belong to the instruction path that a checkpoint records; it
+// packs or copies into memory of its own; and its epilogues cannot write what the backward reads.
 #include "cpu/matmul.h"
+
+#include <algorithm>
+
+#include "cpu/matmul_parts.h"
 
 namespace vt {
 
-void fill_matmul_slots(Ops& /*ops*/, Isa /*isa*/) {}
+namespace {
 
-int64_t matmul_scratch_bytes(const ScratchNeed& /*need*/) {
-    return 0;
+kernel::MatmulTable make_table(Isa isa) {
+    kernel::MatmulTable t;
+    switch (isa) {
+        case Isa::kAvx512:
+            avx512::fill_linear(t);
+            avx512::fill_attention(t);
+            break;
+        case Isa::kAvx2:
+            avx2::fill_linear(t);
+            avx2::fill_attention(t);
+            break;
+        case Isa::kBaseline:
+            baseline::fill_linear(t);
+            baseline::fill_attention(t);
+            break;
+    }
+    return t;
+}
+
+// A slot is a plain function; this binds the instruction set to it.
+template <Isa isa, auto op>
+struct Slot;
+template <Isa isa, typename... Args, void (*op)(Isa, const Ctx&, Args...)>
+struct Slot<isa, op> {
+    static void call(const Ctx& ctx, Args... args) { op(isa, ctx, args...); }
+};
+
+template <Isa isa>
+void fill(Ops& ops) {
+    ops.linear_fwd = Slot<isa, cpu_linear_fwd>::call;
+    ops.linear_bwd_input = Slot<isa, cpu_linear_bwd_input>::call;
+    ops.linear_bwd_weight = Slot<isa, cpu_linear_bwd_weight>::call;
+    ops.attention_fwd = Slot<isa, cpu_attention_fwd>::call;
+    ops.attention_delta = Slot<isa, cpu_attention_delta>::call;
+    ops.attention_bwd = Slot<isa, cpu_attention_bwd>::call;
+}
+
+}  // namespace
+
+const kernel::MatmulTable& matmul_table(Isa isa) {
+    // each made on first use: filling one may already execute instructions of its set
+    switch (isa) {
+        case Isa::kAvx512: {
+            static const kernel::MatmulTable kTable = make_table(Isa::kAvx512);
+            return kTable;
+        }
+        case Isa::kAvx2: {
+            static const kernel::MatmulTable kTable = make_table(Isa::kAvx2);
+            return kTable;
+        }
+        case Isa::kBaseline:
+            break;
+    }
+    static const kernel::MatmulTable kTable = make_table(Isa::kBaseline);
+    return kTable;
+}
+
+void fill_matmul_slots(Ops& ops, Isa isa) {
+    switch (isa) {
+        case Isa::kAvx512:
+            fill<Isa::kAvx512>(ops);
+            break;
+        case Isa::kAvx2:
+            fill<Isa::kAvx2>(ops);
+            break;
+        case Isa::kBaseline:
+            fill<Isa::kBaseline>(ops);
+            break;
+    }
+}
+
+int64_t matmul_scratch_bytes(const ScratchNeed& need) {
+    int64_t floats = 0;
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+        if (isa > best_isa()) break;
+        const kernel::MatmulTable& t = matmul_table(isa);
+        floats = std::max({floats, t.product_floats, t.attention_floats(need.head_dim)});
+    }
+    return ThreadScratch::bytes(floats, need.threads);
 }
 
 }  // namespace vt

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Between matmul.cpp, which makes the table, and linear.cpp and attention.cpp, which cut the work
+// of one op into blocks. Floor 2.
+#pragma once
+
+#include "core/check.h"
+#include "cpu/isa.h"
+#include "cpu/matmul_kernels.h"
+
+namespace vt {
+
+/// The kernels of one instruction set; made on first use, never changed.
+[[nodiscard]] const kernel::MatmulTable& matmul_table(Isa isa);
+
+void cpu_linear_fwd(Isa isa, const Ctx& ctx, Tensor y, Tensor pre, CTensor x, CTensor w, CTensor b,
+                    Epilogue f);
+void cpu_linear_bwd_input(Isa isa, const Ctx& ctx, Tensor dx, CTensor dy, CTensor w, CTensor pre,
+                          Epilogue f, bool accumulate);
+void cpu_linear_bwd_weight(Isa isa, const Ctx& ctx, Tensor dw, Tensor db, CTensor dy, CTensor x);
+
+void cpu_attention_fwd(Isa isa, const Ctx& ctx, Tensor o, Tensor lse, CTensor q, CTensor k,
+                       CTensor v, const Segments& qseg, const Segments& kseg, int64_t NH,
+                       double scale);
+void cpu_attention_delta(Isa isa, const Ctx& ctx, Tensor delta, CTensor dout, CTensor o,
+                         int64_t NH);
+void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv, CTensor dout,
+                       CTensor q, CTensor k, CTensor v, CTensor lse, CTensor delta,
+                       const Segments& qseg, const Segments& kseg, int64_t NH, double scale);
+
+/// f32 or bf16, else kBug: this backend computes in no other type.
+[[nodiscard]] inline bool is_bf16(const CTensor& t) {
+    VT_CHECK(t.dtype == DType::kF32 || t.dtype == DType::kBF16, "cpu matrix product on {}",
+             name_of(t.dtype));
+    return t.dtype == DType::kBF16;
+}
+
+// ctx.scratch as one piece of `floats` per thread, each 64-byte aligned.
+class ThreadScratch {
+  public:
+    ThreadScratch(const Ctx& ctx, int64_t floats) : floats_(round_up(floats, 16)) {
+        VT_CHECK(ctx.scratch.bytes() >= bytes(floats, ctx.pool->threads()),
+                 "scratch of {} bytes for {} floats on {} threads", ctx.scratch.bytes(), floats,
+                 ctx.pool->threads());
+        const auto at = reinterpret_cast<uintptr_t>(ctx.scratch.data);
+        base_ = reinterpret_cast<float*>((at + 63) / 64 * 64);
+    }
+    [[nodiscard]] float* of(int thread) const { return base_ + thread * floats_; }
+    [[nodiscard]] static int64_t bytes(int64_t floats, int threads) {
+        return round_up(floats, 16) * 4 * threads + 64;
+    }
+
+  private:
+    int64_t floats_;
+    float* base_;
+};
+
+// How a length is cut into equal pieces: at most `limit` long, multiples of `multiple` but for the
+// last. A function of the shape alone.
+struct Cut {
+    int64_t length = 0, piece = 1, count = 0;
+    [[nodiscard]] int64_t begin(int64_t i) const { return i * piece; }
+    [[nodiscard]] int64_t size(int64_t i) const {
+        return (i + 1) * piece <= length ? piece : length - i * piece;
+    }
+};
+[[nodiscard]] inline Cut cut(int64_t length, int64_t limit, int64_t multiple) {
+    if (length == 0) return {};
+    const int64_t piece = round_up(div_up(length, div_up(length, limit)), multiple);
+    return {length, piece, div_up(length, piece)};
+}
+
+}  // namespace vt
