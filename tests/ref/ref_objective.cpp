@@ -31,13 +31,13 @@ void flow_noise(const Ctx& /*ctx*/, Tensor xt, Tensor target, CTensor x0, CTenso
 void flow_loss(const Ctx& /*ctx*/, Tensor dv, Tensor sse, CTensor v, CTensor target, CTensor coef) {
     const int64_t B = v.shape[0], n = B == 0 ? 0 : v.numel() / B;
     for (int64_t b = 0; b < B; ++b) {
-        double sum = 0;
+        long double sum = 0;  // the result is f64: add in more
         for (int64_t i = b * n; i < (b + 1) * n; ++i) {
             const double r = get(v, i) - get(target, i);
-            sum += r * r;
+            sum += static_cast<long double>(r) * static_cast<long double>(r);
             if (dv.present()) put(dv, i, 2 * get(coef, b) * r);
         }
-        put(sse, b, sum);
+        put(sse, b, static_cast<double>(sum));
     }
 }
 

@@ -24,9 +24,12 @@ void adamw(const Ctx& /*ctx*/, Tensor p, Tensor m, Tensor v, Tensor low, CTensor
 }
 
 void sumsq(const Ctx& /*ctx*/, Tensor sum, CTensor x) {
-    double total = 0;
-    for (int64_t i = 0; i < x.numel(); ++i) total += get(x, i) * get(x, i);
-    put(sum, 0, get(sum, 0) + total);
+    // the result is f64, so the definition adds in more: in f64, 70,000 elements in a row lose 500u
+    long double total = 0;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+        total += static_cast<long double>(get(x, i)) * static_cast<long double>(get(x, i));
+    }
+    put(sum, 0, static_cast<double>(static_cast<long double>(get(sum, 0)) + total));
 }
 
 void ema_update(const Ctx& /*ctx*/, Tensor e, CTensor p, CTensor decay, CTensor scalars) {
