@@ -74,8 +74,9 @@ struct Draw {
     int64_t index = 0;
 };
 
-/// Architecture section 4: blocks of 65,536 draws, m_d of each by largest remainder, keyed
-/// permutation of the block, each source through its own keyed epoch permutation. Pure.
+/// Blocks of 65,536 draws, m_d of each by largest remainder, keyed
+/// permutation of the block, each source through its own keyed epoch permutation. Pure. With more
+/// than one source a call counts through the block so far (milliseconds); Loader remembers instead.
 [[nodiscard]] Draw draw_at(const Dataset& data, uint64_t seed, uint64_t ordinal);
 /// Pure in (seed, ordinal).
 [[nodiscard]] bool caption_dropped(uint64_t seed, uint64_t ordinal, double probability);
@@ -91,7 +92,7 @@ struct MicroPlan {
 
 struct MicroBatch {
     std::array<int64_t, 4> shape{};
-    std::vector<Draw> draws;  // n, in slot order
+    std::vector<Draw> draws;  // n, in slot order; a replaced draw keeps its ordinal
     Tensor x0;                // (n,C,T,H,W) f32
     Tensor text;              // (n,text_len,text_dim) f32; dropped captions hold the empty one's
     Tensor ordinals;          // (n) i64
@@ -108,7 +109,7 @@ struct LoaderOptions {
     int64_t global_batch_size = 1, micro_batch_size = 1;
     double cfg_dropout_prob = 0;
     int reader_threads = 2;
-    int64_t max_bad_samples = 16;  // beyond this many in a run: kData
+    int64_t max_bad_samples = 16;  // beyond this many different ones in a run: kData
 };
 
 // Reads one step ahead in the background. Buffers (two steps' worth) come from an arena of category
