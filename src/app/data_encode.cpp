@@ -188,6 +188,7 @@ int encode(Args& a) {
     set_captions(videos, a.captions);
     set_valid(videos, a.valid_fraction, a.common.seed);
 
+    const bool counted = a.common.spec.mean.empty();  // there is a first pass
     const auto source = [&](int pass, const ClipSink& sink) {
         Progress progress(pass, videos.size());
         int64_t total = 0;
@@ -197,7 +198,7 @@ int encode(Args& a) {
             try {
                 const int64_t clips = cut_video(v, a, [&](const Clip& clip, int64_t k) {
                     // a file must not change between the passes; what is new is left out
-                    if (pass == 2 && k >= v.clips) return;
+                    if (pass == 2 && counted && k >= v.clips) return;
                     sink({.id = fmt::format("{}#{}", v.id, k),
                           .caption = v.caption,
                           .valid = v.valid,

@@ -5,8 +5,36 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "data/index.h"
 
 namespace vt {
+
+namespace {
+
+// The codec must be the same; text and fps too, or the shards could not be used together.
+void take_stats(EncodeArgs& a) {
+    const auto indexed = index_files({a.stats_from}, {});
+    if (!indexed[0].index) {
+        raise(Fault::kData,
+              fmt::format("--stats-from {}: {}", a.stats_from.string(), indexed[0].reason),
+              indexed[0].hint);
+    }
+    const LatentFacts& f = indexed[0].index->facts;
+    if (f.codec != a.spec.codec.name() || !f.normalised || f.text_encoder != kBuiltinTextEncoder ||
+        f.text_dim != a.spec.text_dim || f.text_len != a.spec.text_len) {
+        raise(Fault::kUser,
+              fmt::format("--stats-from {}: its latents are {} ({}), its text {} of {} rows x {}; "
+                          "here they are {} and {} of {} rows x {}",
+                          a.stats_from.string(), f.codec, f.normalised ? "normalised" : "raw",
+                          f.text_encoder, f.text_len, f.text_dim, a.spec.codec.name(),
+                          kBuiltinTextEncoder, a.spec.text_len, a.spec.text_dim),
+              "use the same levels and text sizes as there");
+    }
+    a.spec.mean = f.mean;
+    a.spec.std = f.std;
+}
+
+}  // namespace
 
 void add_encode_options(CLI::App& command, EncodeArgs& a, bool out_required) {
     CLI::Option* out = command.add_option("--out", a.out, "Folder for the shards");
@@ -31,6 +59,9 @@ void add_encode_options(CLI::App& command, EncodeArgs& a, bool out_required) {
         ->capture_default_str();
     command.add_option("--samples-per-shard", a.spec.samples_per_shard, "Samples in one file")
         ->capture_default_str();
+    command.add_option("--stats-from", a.stats_from,
+                       "Shard whose mean and std per channel to take over, so that data sets of "
+                       "several shapes can be trained on together");
     command.add_option("--seed", a.seed, "Seed")->capture_default_str();
 }
 
@@ -48,6 +79,7 @@ void parse_size(const std::string& text, int64_t* H, int64_t* W) {
 void finish_encode_args(EncodeArgs& a) {
     parse_size(a.size, &a.spec.H, &a.spec.W);
     a.spec.dtype = a.dtype == "f32" ? DType::kF32 : DType::kBF16;
+    if (!a.stats_from.empty()) take_stats(a);
     check_spec(a.spec);
 }
 

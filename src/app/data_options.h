@@ -12,7 +12,7 @@
 namespace vt {
 
 struct EncodeArgs {
-    fs::path out;
+    fs::path out, stats_from;
     std::string size = "64x64", dtype = "bf16";
     EncodeSpec spec;
     uint64_t seed = 1;

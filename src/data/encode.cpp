@@ -155,6 +155,11 @@ void check_spec(const EncodeSpec& s) {
               fmt::format("--size {}x{}: with {} spatial level(s) both must be multiples of {}",
                           s.H, s.W, s.codec.ls, ns));
     }
+    const auto channels = static_cast<size_t>(s.codec.channels());
+    if (s.mean.size() != s.std.size() || (!s.mean.empty() && s.mean.size() != channels)) {
+        raise(Fault::kUser, fmt::format("statistics of {} channels for {}, which has {}",
+                                        s.mean.size(), s.codec.name(), channels));
+    }
     if (s.text_dim < 1 || s.text_len < 1 || s.samples_per_shard < 1) {
         raise(Fault::kUser,
               fmt::format("--text-dim {}, --text-len {}, --samples-per-shard {}: must be positive",
@@ -174,22 +179,26 @@ EncodeReport encode_dataset(const fs::path& out, const EncodeSpec& spec,
                   ns = int64_t{1} << spec.codec.ls;
     EncodeReport report;
 
-    ChannelStats stats(C);
-    int64_t train = 0;
-    source(1, [&](const EncodeItem& item) {
-        if (item.valid) return;
-        stats.add(spec.codec.encode(*item.clip));
-        ++train;
-    });
-    if (train == 0) return report;
-
     LatentFacts& facts = report.facts;
+    if (!spec.mean.empty()) {
+        facts.mean = spec.mean;
+        facts.std = spec.std;
+    } else {
+        ChannelStats stats(C);
+        int64_t train = 0;
+        source(1, [&](const EncodeItem& item) {
+            if (item.valid) return;
+            stats.add(spec.codec.encode(*item.clip));
+            ++train;
+        });
+        if (train == 0) return report;
+        facts.mean = stats.mean();
+        facts.std = stats.std();
+    }
     facts.codec = spec.codec.name();
     facts.channels = C;
     facts.scale = {nt, ns, ns};
     facts.normalised = true;
-    facts.mean = stats.mean();
-    facts.std = stats.std();
     facts.text_encoder = kBuiltinTextEncoder;
     facts.text_dim = spec.text_dim;
     facts.text_len = spec.text_len;

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "data/codec.h"
 #include "data/shard.h"
@@ -19,6 +20,9 @@ struct EncodeSpec {
     int64_t text_dim = 64, text_len = 32;
     DType dtype = DType::kBF16;
     int64_t samples_per_shard = 1024;
+    // Per channel, taken over from another data set of the same codec, so that shards of several
+    // shapes agree; empty: measured.
+    std::vector<double> mean, std;
 };
 /// kUser naming the option if sizes, levels or the shard size do not fit together.
 void check_spec(const EncodeSpec& spec);
@@ -38,7 +42,8 @@ struct EncodeReport {
 };
 
 /// Runs `source` twice; each time it hands the same clips to the sink it is given (`pass` is 1 for
-/// statistics, 2 for writing; a clip may be missing from the second). Mean and standard deviation
+/// statistics, left out where the spec brings them, 2 for writing; a clip may be missing from the
+/// second). Mean and standard deviation
 /// per channel come from the training clips; a deviation below 1e-3 counts as 1e-3, so that a
 /// channel without content does not turn rounding into signal. Writes out/shard-NNNNN.h5 and
 /// out/valid/shard-NNNNN.h5 through a folder inside `out` that is gone afterwards, whatever

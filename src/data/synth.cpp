@@ -101,8 +101,9 @@ SynthClip synth_clip(uint64_t seed, uint64_t index, const SynthSpec& spec) {
     const double turn = 2 * M_PI * unit(), gx = std::cos(turn), gy = std::sin(turn);
 
     SynthClip out;
-    out.caption = fmt::format("{} {} {} moving {}", color.name[0] == 'o' ? "an" : "a", color.name,
-                              kShapes.at(shape), way.name);
+    out.caption =
+        fmt::format("{} {} {}", color.name[0] == 'o' ? "an" : "a", color.name, kShapes.at(shape));
+    if (spec.T > 1) out.caption += fmt::format(" moving {}", way.name);
     out.clip = {.T = spec.T, .H = spec.H, .W = spec.W, .fps = spec.fps, .rgb = {}};
     out.clip.rgb.resize(static_cast<size_t>(spec.T * spec.H * spec.W * 3));
     uint8_t* p = out.clip.rgb.data();

@@ -17,7 +17,7 @@ struct SynthSpec {
 };
 struct SynthClip {
     Clip clip;
-    std::string caption;  // "a red circle moving left"
+    std::string caption;  // "a red circle moving left"; of one frame: "a red circle"
 };
 
 /// One anti-aliased shape (circle, square, triangle, diamond, ring, cross, star) of one of eight

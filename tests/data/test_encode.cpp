@@ -103,6 +103,28 @@ TEST_SUITE("data") {
             doctest::Contains("already holds shards"), Error);
     }
 
+    TEST_CASE("encode: statistics taken over make data sets of two shapes one") {
+        const test::TempDir dir;
+        EncodeSpec spec = small_spec();
+        const auto source = [&](int pass, const ClipSink& sink) {
+            CHECK((pass == 2 || spec.mean.empty()));
+            synth_source(spec, 4, 0, sink);
+        };
+        const EncodeReport first = encode_dataset(dir / "a", spec, source);
+        spec.mean = first.facts.mean;
+        spec.std = first.facts.std;
+        spec.T = 1;
+        spec.H = 32;
+        const EncodeReport second = encode_dataset(dir / "b", spec, source);
+        CHECK(second.train == 4);
+        auto files = files_in(dir / "a");
+        for (const fs::path& f : files_in(dir / "b")) files.push_back(f);
+        const auto data = Dataset::open({{.files = files, .weight = 1, .name = "both"}});
+        CHECK(data->shapes().size() == 2);
+        spec.mean.pop_back();
+        CHECK_THROWS_AS(check_spec(spec), Error);
+    }
+
     TEST_CASE("encode: an error in the middle leaves nothing") {
         const test::TempDir dir;
         const EncodeSpec spec = small_spec();
@@ -201,6 +223,19 @@ TEST_SUITE("data") {
                         fmt::format("--frames 1 --max-clips 1 --out {}", quoted(dir / "images")));
         REQUIRE_MESSAGE(ran.code == 0, ran.output);
         CHECK(ran.output.find("wrote 5 training") != std::string::npos);
+
+        ran =
+            test::run(encode + fmt::format("--frames 1 --max-clips 1 --out {} --stats-from {}",
+                                           quoted(dir / "more"), quoted(files_in(dir / "out")[0])));
+        REQUIRE_MESSAGE(ran.code == 0, ran.output);
+        auto both = files_in(dir / "out");
+        both.push_back(files_in(dir / "more")[0]);
+        CHECK_NOTHROW((void)Dataset::open({{.files = both, .weight = 1, .name = "t"}}));
+        ran = test::run(encode +
+                        fmt::format("--frames 1 --spatial-levels 1 --out {} --stats-from {}",
+                                    quoted(dir / "other"), quoted(files_in(dir / "out")[0])));
+        CHECK(ran.code == 2);
+        CHECK(ran.output.find("haar3d-v1-t2-s2") != std::string::npos);
 
         ran = test::run(fmt::format("{} data view {} --out {} --count 2", vtrain,
                                     quoted(files_in(dir / "images")[0]), quoted(dir / "seen")));

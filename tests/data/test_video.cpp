@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -89,6 +90,89 @@ TEST_SUITE("data") {
         for (const auto& e : fs::directory_iterator(dir.path())) CHECK(e.path() == dir / "a.mp4");
         write_mp4(dir / "b.mp4", clip);
         CHECK(read_file(dir / "a.mp4") == read_file(dir / "b.mp4"));
+    }
+
+    TEST_CASE("video: matrix, range and depth, on hand-made YUV") {
+        if (skip()) return;
+        const test::TempDir dir;
+        // red as each standard writes it (ITU-R BT.601-7 and BT.709-6, quantised)
+        struct Case {
+            const char* header;
+            int64_t H;
+            std::array<int, 3> yuv;
+            int bytes;
+        };
+        for (const Case& c :
+             {Case{"C444", 32, {81, 90, 240}, 1},
+              Case{"C444 XCOLORRANGE=FULL", 32, {76, 85, 255}, 1},
+              Case{"C444", 720, {63, 102, 240}, 1}, Case{"C444p10", 32, {326, 361, 960}, 2},
+              Case{"C444p10", 720, {250, 409, 960}, 2}}) {
+            CAPTURE(c.header);
+            CAPTURE(c.H);
+            std::string y4m =
+                fmt::format("YUV4MPEG2 W32 H{} F10:1 Ip A1:1 {}\nFRAME\n", c.H, c.header);
+            for (const int v : c.yuv) {
+                for (int64_t i = 0; i < 32 * c.H; ++i) {
+                    y4m += static_cast<char>(v & 0xff);
+                    if (c.bytes == 2) y4m += static_cast<char>(v >> 8);
+                }
+            }
+            write_atomic(dir / "a.y4m", y4m);
+            const Clip clip = read_clip(dir / "a.y4m", 0);
+            REQUIRE(clip.T == 1);
+            REQUIRE(clip.H == c.H);
+            for (size_t i = 0; i < clip.rgb.size(); ++i) {  // 2: the YUV triple is rounded itself
+                REQUIRE(std::abs(clip.rgb[i] - (i % 3 == 0 ? 255 : 0)) <= 2);
+            }
+        }
+    }
+
+    TEST_CASE("video: turned and mirrored as the display matrix says") {
+        if (skip()) return;
+        const test::TempDir dir;
+        const Clip clip = soft_clip(2, 32, 48, 10);
+        write_mp4(dir / "a.mp4", clip);
+        const Clip plain = read_clip(dir / "a.mp4", 0);
+        const std::string bytes = read_file(dir / "a.mp4");
+        const size_t at = bytes.find("tkhd") + 4 + 40;  // ISO/IEC 14496-12, 8.3.2, version 0
+        // (a b u c d v x y w): x' = a x + c y, y' = b x + d y
+        struct Case {
+            int a, b, c, d;
+        };
+        for (const Case& m : {Case{1, 0, 0, 1}, Case{0, 1, -1, 0}, Case{-1, 0, 0, -1},
+                              Case{0, -1, 1, 0}, Case{-1, 0, 0, 1}, Case{0, 1, 1, 0}}) {
+            CAPTURE(m.a);
+            CAPTURE(m.b);
+            CAPTURE(m.c);
+            std::string turned = bytes;
+            const std::array<int, 9> matrix{m.a, m.b, 0, m.c, m.d, 0, 0, 0, 1 << 14};
+            for (size_t i = 0; i < 9; ++i) {
+                const auto v =
+                    static_cast<uint32_t>(i == 8 ? matrix[8] << 16 : matrix.at(i) * 65536);
+                for (size_t k = 0; k < 4; ++k) {
+                    turned[at + 4 * i + k] = static_cast<char>((v >> (24 - 8 * k)) & 0xff);
+                }
+            }
+            write_atomic(dir / "b.mp4", turned);
+            VideoInfo info;
+            const Clip got = read_clip(dir / "b.mp4", 0, &info);
+            REQUIRE(got.T == 2);
+            REQUIRE(got.W == (m.a != 0 ? 48 : 32));
+            CHECK(info.width == got.W);
+            int64_t wrong = 0;
+            for (int64_t y = 0; y < 32; ++y) {
+                for (int64_t x = 0; x < 48; ++x) {
+                    // the shown place of a stored pixel, moved so that the picture begins at 0
+                    const int64_t u = m.a * x + m.c * y + (m.a < 0 ? 47 : 0) + (m.c < 0 ? 31 : 0);
+                    const int64_t v = m.b * x + m.d * y + (m.b < 0 ? 47 : 0) + (m.d < 0 ? 31 : 0);
+                    for (int64_t k = 0; k < 3; ++k) {
+                        wrong += plain.rgb[static_cast<size_t>((y * 48 + x) * 3 + k)] !=
+                                 got.rgb[static_cast<size_t>((v * got.W + u) * 3 + k)];
+                    }
+                }
+            }
+            CHECK(wrong == 0);
+        }
     }
 
     TEST_CASE("video: odd sizes are padded by their own edge, a single frame is a video") {
