@@ -281,7 +281,7 @@ std::map<std::string, Origin> apply_settings(const std::vector<Field>& rows,
     if (mistakes.size() > kMaxMistakes) {
         message += fmt::format("\n  and {} more", mistakes.size() - kMaxMistakes);
     }
-    raise(Fault::kUser, message, "configs/README.md and `vtrain config docs` list every key");
+    raise(Fault::kUser, message, "configs/README.md and `vtrain config keys` list every key");
 }
 
 }  // namespace vt

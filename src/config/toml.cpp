@@ -9,6 +9,16 @@
 #include <memory>
 #include <optional>
 
+// Some malformed texts (a line "[ = 4") run into the parser's own assertions instead of its errors;
+// here these are exceptions, in every build type, so that no text ends the program.
+#undef NDEBUG
+namespace vt {
+struct TomlAssertion {};
+[[noreturn]] static void toml_assertion_failed() {
+    throw TomlAssertion{};
+}
+}  // namespace vt
+#define TOML_ASSERT(condition) (static_cast<bool>(condition) ? void() : vt::toml_assertion_failed())
 #include <toml++/toml.h>
 
 #include "core/file.h"
@@ -18,6 +28,7 @@ namespace vt {
 namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{4} << 20;
+constexpr const char* kTomlHint = "the file must be TOML 1.0; text values need quotes";
 
 int line_of(const toml::node& node) {
     return static_cast<int>(node.source().begin.line);
@@ -94,6 +105,36 @@ std::string_view trim(std::string_view s) {
     return s;
 }
 
+bool trips(std::string_view text) {
+    try {
+        (void)toml::parse(text);
+    } catch (const TomlAssertion&) {
+        return true;
+    } catch (const toml::parse_error&) {
+        return false;
+    }
+    return false;
+}
+
+// The line on which an assertion of the parser stops: the shortest run of whole lines that trips
+// it. It reads from front to back, so longer runs trip it too.
+size_t line_of_assertion(std::string_view text) {
+    std::vector<size_t> ends;
+    for (size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\n') ends.push_back(i + 1);
+    }
+    size_t low = 0, high = ends.size();  // the first `low` lines do not trip it
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (trips(text.substr(0, ends[middle]))) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low + 1;
+}
+
 // The value of "v = <text>", or nothing where that is not exactly one TOML key.
 std::optional<TomlValue> one_value(std::string_view text, std::string* why) {
     try {
@@ -104,6 +145,8 @@ std::optional<TomlValue> one_value(std::string_view text, std::string* why) {
         *why = "more than one value";
     } catch (const toml::parse_error& e) {
         *why = std::string(e.description());
+    } catch (const TomlAssertion&) {
+        *why = "not a TOML value";
     }
     return std::nullopt;
 }
@@ -118,7 +161,11 @@ std::vector<Setting> parse_toml(std::string_view text, const std::string& name,
     } catch (const toml::parse_error& e) {
         const toml::source_position at = e.source().begin;
         raise(Fault::kUser, fmt::format("{}:{}:{}: {}", name, at.line, at.column, e.description()),
-              "the file must be TOML 1.0; text values need quotes");
+              kTomlHint);
+    } catch (const TomlAssertion&) {
+        raise(Fault::kUser,
+              fmt::format("{}:{}:1: this line is not TOML", name, line_of_assertion(text)),
+              kTomlHint);
     }
     std::vector<Setting> out;
     for (Found& f : flatten(root)) {

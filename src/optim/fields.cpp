@@ -6,7 +6,11 @@ namespace vt {
 
 std::vector<Field> fields(OptimOptions& o) {
     return {
-        {.key = "optim.lr", .target = &o.lr, .help = "Peak learning rate of AdamW.", .min = 0},
+        {.key = "optim.lr",
+         .target = &o.lr,
+         .help = "Peak learning rate of AdamW.",
+         .aliases = {"optim.learning_rate"},
+         .min = 0},
         {.key = "optim.min_lr",
          .target = &o.min_lr,
          .help = "Learning rate at the end of the cosine decay.",

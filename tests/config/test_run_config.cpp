@@ -8,6 +8,7 @@
 
 #include "app/run_config.h"
 #include "core/file.h"
+#include "core/rng.h"
 #include "tests/paths.h"
 
 namespace vt {
@@ -154,6 +155,39 @@ TEST_CASE("run config: rules that join keys name both and the place") {
     CHECK(has(mistake(kLeast, {"log.eval_interval=5"}), "data.valid is empty"));
     CHECK(has(mistake(kLeast, {"optim.ema_decay=[0.9, 0.9]"}), "holds 0.9 twice"));
     CHECK(mistake(kLeast, {"optim.lr_warmup_iters=10", "data.micro_batch_size=4"}) == "no error");
+}
+
+TEST_CASE("run config: damaged files give a configuration or the user's error, never another") {
+    const std::string whole = read_file(test::source_dir() / "configs/smoke.toml");
+    int refused = 0;
+    for (uint64_t i = 0; i < 3000; ++i) {
+        std::string text = whole;
+        const auto r = philox::block(1, Purpose::kTest, 8, i);
+        const size_t at = r[0] % text.size(), from = r[1] % text.size(), n = r[2] % 24;
+        switch (r[3] % 4) {
+            case 0:
+                text[at] = static_cast<char>(r[2]);
+                break;
+            case 1:
+                text.erase(at, n);
+                break;
+            case 2:
+                text.insert(at, text.substr(from, n));
+                break;
+            default:
+                text.resize(at);
+                break;
+        }
+        CAPTURE(i);
+        try {
+            (void)parse_run_config(text, "t.toml", "/base");
+        } catch (const Error& e) {
+            ++refused;
+            REQUIRE(e.exit_code() == 2);
+        }
+    }
+    CHECK(refused > 1000);
+    CHECK(refused < 3000);
 }
 
 TEST_CASE("run config: degrees of parallelism are validated with the equation") {

@@ -225,6 +225,10 @@ TEST_CASE("config: text that is not TOML gives line and column") {
     CHECK(has(mistake("[a]\ncount = 1\ncount = 2\n"), "t.toml:3:"));
     CHECK(has(mistake("[a]\ncount = 99999999999999999999\n"), "t.toml:2:"));
     CHECK(has(mistake("[a\n"), "t.toml:1:"));
+    // trips an assertion inside toml++ 3.3
+    CHECK(
+        has(mistake("[a]\ncount = 1\n[ = 4\nmode = 'one'\n"), "t.toml:3:1: this line is not TOML"));
+    CHECK(has(mistake("[ = 4"), "t.toml:1:1: this line is not TOML"));
     CHECK(has(mistake("x = \"\xff\xfe\"\n"), "t.toml:1:"));
     CHECK(has(mistake("a = " + std::string(100000, '[')), "t.toml:1:"));  // depth is bounded
     CHECK(has(mistake(std::string("a = 1\0b", 7)), "t.toml:1:"));
