@@ -101,6 +101,19 @@ sample_interval = 200
     CHECK(back.data.valid == c.data.valid);
 }
 
+TEST_CASE("run config: the files of configs/ are accepted") {
+    int files = 0;
+    for (const auto& entry : fs::directory_iterator(test::source_dir() / "configs")) {
+        if (entry.path().extension() != ".toml") continue;
+        CAPTURE(entry.path().string());
+        ++files;
+        const RunConfig c = load_run_config(entry.path(), {});
+        CHECK(c.run.name == entry.path().stem().string());
+        (void)make_mesh(c.parallel, 1, 0);
+    }
+    CHECK(files >= 2);
+}
+
 TEST_CASE("run config: required keys") {
     const std::string none = mistake("");
     CHECK(has(none, "run.out is required"));
