@@ -90,7 +90,8 @@ struct Table {
     void (*qknorm_bwd[2])(const QkNorm& a, float* angles, int64_t begin, int64_t end);
     // [type of h][type of o]
     void (*gate_fwd[2][2])(const Gate& a, int64_t begin, int64_t end);
-    void (*gate_bwd[2])(const Gate& a, int64_t begin, int64_t end);
+    // [type of dout][type of o]
+    void (*gate_bwd[2][2])(const Gate& a, int64_t begin, int64_t end);
 
     // elements [begin, end); [type of y][type of x]
     void (*silu_fwd[2][2])(void* y, const void* x, int64_t begin, int64_t end);

@@ -30,7 +30,9 @@ void gate_residual_fwd(const Table& k, const Ctx& ctx, Tensor h, CTensor o, CTen
 
 void gate_residual_bwd(const Table& k, const Ctx& ctx, Tensor dout, Tensor dmod, CTensor dh,
                        CTensor o, CTensor mod, int j, const Segments& seg) {
-    const auto kernel = k.gate_bwd[type_of(dout.dtype, "gate_residual_bwd")];
+    const int type = type_of(dout.dtype, "gate_residual_bwd");
+    const auto kernel =
+        k.gate_bwd[type][o.present() ? type_of(o.dtype, "gate_residual_bwd") : type];
     kernel::Gate args{};
     args.dout = dout.data;
     args.dh = dh.as<float>();

@@ -26,10 +26,10 @@ void gate_fwd(const kernel::Gate& a, int64_t begin, int64_t end) {
     }
 }
 
-template <typename O>
+template <typename Y, typename O>
 void gate_bwd(const kernel::Gate& a, int64_t begin, int64_t end) {
     if (a.gate == nullptr) {
-        O* dout = static_cast<O*>(a.dout) + begin * a.D;
+        Y* dout = static_cast<Y*>(a.dout) + begin * a.D;
         const float* dh = a.dh + begin * a.D;
         each_block((end - begin) * a.D, [&](int64_t d, auto w) VT_INLINE_LAMBDA {
             store(dout + d, load(dh + d, w), w);
@@ -38,7 +38,7 @@ void gate_bwd(const kernel::Gate& a, int64_t begin, int64_t end) {
     }
     each_block(a.D, [&](int64_t d, auto w) VT_INLINE_LAMBDA { store(a.dgate + d, zero(), w); });
     for (int64_t s = begin; s < end; ++s) {
-        O* dout = static_cast<O*>(a.dout) + s * a.D;
+        Y* dout = static_cast<Y*>(a.dout) + s * a.D;
         const float* dh = a.dh + s * a.D;
         const O* o = static_cast<const O*>(a.o) + s * a.D;
         each_block(a.D, [&](int64_t d, auto w) VT_INLINE_LAMBDA {
@@ -110,6 +110,7 @@ void add_parts(float* acc, const float* parts, int64_t stride, int64_t n, int64_
 template <typename A, typename B>
 void fill_of(kernel::Table& t, int a, int b) {
     t.gate_fwd[a][b] = gate_fwd<A, B>;
+    t.gate_bwd[a][b] = gate_bwd<A, B>;
     t.silu_fwd[a][b] = silu_fwd<A, B>;
     t.silu_bwd[a][b] = silu_bwd<A, B>;
     t.cast[a][b] = cast<A, B>;
@@ -124,8 +125,6 @@ void fill_pointwise(kernel::Table& t) {
     fill_of<float, uint16_t>(t, kF32, kBF16);
     fill_of<uint16_t, float>(t, kBF16, kF32);
     fill_of<uint16_t, uint16_t>(t, kBF16, kBF16);
-    t.gate_bwd[kF32] = gate_bwd<float>;
-    t.gate_bwd[kBF16] = gate_bwd<uint16_t>;
     t.add[kF32] = add<float>;
     t.add[kBF16] = add<uint16_t>;
     t.sum_of = sum_of;
