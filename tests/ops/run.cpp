@@ -161,14 +161,15 @@ Memory::Memory(const Case& c, bool odd) {
     }
 }
 
-Memory make_inputs(const Case& c) {
+Memory make_inputs(const Case& c, const Ctx* with) {
     Memory memory(c);
     for (size_t k = 0; k < c.args.size(); ++k) {
         const Arg& arg = c.args[k];
         if (arg.role == Role::kOut || arg.alias >= 0) continue;
         fill_tensor(memory.args.tensors[k], arg.fill, xxh3(c.name() + "/" + arg.name));
     }
-    if (c.prepare) c.prepare(Ctx{.ops = &ref_ops()}, memory.args);
+    const Ctx reference{.ops = &ref_ops()};
+    if (c.prepare) c.prepare(with == nullptr ? reference : *with, memory.args);
     return memory;
 }
 

@@ -37,8 +37,8 @@ struct Memory {
     Args args;
 };
 
-/// Inputs and presets filled and prepared, outputs NaN.
-[[nodiscard]] Memory make_inputs(const Case& c);
+/// Inputs and presets filled and prepared (by the reference, or on `with`), outputs NaN.
+[[nodiscard]] Memory make_inputs(const Case& c, const Ctx* with = nullptr);
 /// Copies inputs into `work` and calls the op with a poisoned, guarded scratch. Returns what was
 /// damaged (a guard band, an input), or "".
 [[nodiscard]] std::string run_case(const Ops& ops, Pool* pool, const Case& c, const Memory& inputs,
