@@ -110,6 +110,43 @@ TEST_CASE("shard: a file written by h5py reads back exactly") {
     }
 }
 
+TEST_CASE("shard: other number types, a user block and h5py's bools; chunks are refused") {
+    const TempDir dir;
+    std::vector<fs::path> files;
+    for (const char* name : {"h5py-tiny.h5", "h5py-odd.h5", "h5py-chunked.h5"}) {
+        files.push_back(dir / name);
+        fs::copy_file(source_dir() / "tests/golden" / name, files.back());
+    }
+    // the maker says that tiny and odd hold the same numbers, all exact in either format
+    const auto d = Dataset::open({source_of({files[0]}), source_of({files[1]})}, kFresh);
+    for (int64_t i = 0; i < 3; ++i) {
+        const Read a = read_f32(*d, 0, i), b = read_f32(*d, 1, i);
+        CHECK(a.latent == b.latent);
+        CHECK(a.text == b.text);
+    }
+    const Indexed bad = index_files(files, kFresh)[2];
+    REQUIRE(!bad.index);
+    CHECK(has(bad.reason, "latents is chunked"));
+    CHECK(has(bad.hint, "h5repack"));
+}
+
+TEST_CASE("shard: the index goes to the user's cache where the folder does not take it") {
+    const TempDir dir;
+    // the cache's name beside the shard would be longer than a name may be
+    const fs::path file = dir / (std::string(245, 'n') + ".h5");
+    fs::copy_file(source_dir() / "tests/golden/h5py-tiny.h5", file);
+    const std::string command = "XDG_CACHE_HOME=" + (dir / "cache").string() + " " +
+                                program().string() + " data info " + file.string();
+    CHECK(run(command).code == 0);
+    const fs::path folder = dir / "cache" / "vtrain" / "index";
+    REQUIRE(fs::is_directory(folder));
+    REQUIRE(std::distance(fs::directory_iterator(folder), fs::directory_iterator()) == 1);
+    const fs::path cache = fs::directory_iterator(folder)->path();
+    const auto written = fs::last_write_time(cache);
+    CHECK(run(command).code == 0);
+    CHECK(fs::last_write_time(cache) == written);  // read, not made again
+}
+
 TEST_CASE("shard: written and read, f32 and bf16, into f32 and bf16") {
     const TempDir dir;
     const LatentFacts f = small_facts();
