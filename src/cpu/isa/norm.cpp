@@ -58,6 +58,9 @@ void norm_bwd(const kernel::NormBwd& a, int64_t begin, int64_t end) {
         F16 first[4] = {zero(), zero(), zero(), zero()};
         F16 second[4] = {zero(), zero(), zero(), zero()};
         each_block4(a.D, [&](int64_t d, auto w, int k) VT_INLINE_LAMBDA {
+            ahead(h + d);
+            ahead(dy + d);
+            ahead(dh + d);
             const F16 scale = load(a.scale + d, w);
             const F16 g = load(dy + d, w) * (kAffine ? scale : one + scale);
             first[k] = first[k] + g;
@@ -82,6 +85,7 @@ void row_sumsq(float* ssq, const void* x, int64_t D, int64_t begin, int64_t end)
         const T* row = static_cast<const T*>(x) + s * D;
         F16 total[4] = {zero(), zero(), zero(), zero()};
         each_block4(D, [&](int64_t d, auto w, int k) VT_INLINE_LAMBDA {
+            ahead(row + d);
             const F16 v = load(row + d, w);
             total[k] = total[k] + v * v;
         });
@@ -125,6 +129,8 @@ void qknorm_fwd(const kernel::QkNorm& a, float* angles, int64_t begin, int64_t e
         angles_of_row(a, s, angles);
         for (int64_t head = 0; head < a.Dl; head += a.HD) {
             each_block(a.HD, [&](int64_t d, auto w) VT_INLINE_LAMBDA {
+                ahead(x + head + d);
+                ahead(y + head + d);
                 const F16 n = (load(x + head + d, w) * r) * load(a.w + head + d, w);
                 const F16 c = load(angles + d, w), sn = load(angles + a.HD + d, w);
                 store(y + head + d, n * c + swap_pairs(n) * sn, w);
@@ -136,6 +142,7 @@ void qknorm_fwd(const kernel::QkNorm& a, float* angles, int64_t begin, int64_t e
 // dy turned back: the transposed rotation.
 template <typename T, typename W>
 VT_INLINE F16 turned_back(const T* dy, const float* angles, int64_t HD, int64_t d, W w) {
+    ahead(dy + d);
     const F16 g = load(dy + d, w);
     return g * load(angles + d, w) - swap_pairs(g) * load(angles + HD + d, w);
 }
@@ -156,6 +163,7 @@ void qknorm_bwd_dot(const kernel::QkNorm& a, float* angles, int64_t begin, int64
         angles_of_row(a, s, angles);
         for (int64_t head = 0; head < a.Dl; head += a.HD) {
             each_block4(a.HD, [&](int64_t d, auto w, int k) VT_INLINE_LAMBDA {
+                ahead(x + head + d);
                 const F16 n = turned_back(dy + head, angles, a.HD, d, w);
                 total[k] = total[k] + (n * load(a.w + head + d, w)) * load(x + head + d, w);
             });
@@ -176,6 +184,8 @@ void qknorm_bwd(const kernel::QkNorm& a, float* angles, int64_t begin, int64_t e
                          static_cast<double>(a.dots[s]) / a.D_global;
         const F16 r = splat(rs), mean = splat(static_cast<float>(c));
         const auto one = [&](int64_t d, F16 n, auto w) VT_INLINE_LAMBDA {
+            ahead(x + d);
+            ahead(dx + d);
             const F16 v = load(x + d, w);
             store(a.dw + d, load(a.dw + d, w) + n * (v * r), w);
             store(dx + d, r * (n * load(a.w + d, w) - v * mean), w);

@@ -39,6 +39,8 @@ double sumsq(const float* x, int64_t begin, int64_t end) {
     D16 total[2] = {zero_d(), zero_d()};
     int64_t i = begin;
     for (; i + 32 <= end; i += 32) {
+        ahead(x + i);
+        ahead(x + i + 16);
         const D16 a = to_double(load(x + i, Whole{})), b = to_double(load(x + i + 16, Whole{}));
         total[0] = total[0] + a * a;
         total[1] = total[1] + b * b;

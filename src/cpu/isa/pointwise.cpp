@@ -42,6 +42,9 @@ void gate_bwd(const kernel::Gate& a, int64_t begin, int64_t end) {
         const float* dh = a.dh + s * a.D;
         const O* o = static_cast<const O*>(a.o) + s * a.D;
         each_block(a.D, [&](int64_t d, auto w) VT_INLINE_LAMBDA {
+            ahead(dh + d);
+            ahead(o + d);
+            ahead(dout + d);
             const F16 up = load(dh + d, w);
             store(a.dgate + d, load(a.dgate + d, w) + up * load(o + d, w), w);
             store(dout + d, load(a.gate + d, w) * up, w);
