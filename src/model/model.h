@@ -58,9 +58,14 @@ enum class Pass : uint8_t { kInput = 1, kWeight = 2, kBoth = 3 };
 
 // What one micro-batch keeps between forward and backward in one chunk. Made by Model::declare;
 // the tensors look into the arenas given there.
+//
+// Activations of several shapes may be declared in the same memory and used in turn. Whoever does
+// so calls enter() when the memory was last used by another.
 class Activations {
   public:
     virtual ~Activations() = default;
+    /// Writes again what declare() put into the memory (constants such as rotation tables).
+    virtual void enter() = 0;
 };
 
 // Gradients of the inputs, for the parity tool; absent tensors are not computed.

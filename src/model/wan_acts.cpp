@@ -110,31 +110,31 @@ void write_rope_table(T* cs, int64_t positions, int64_t n) {
     }
 }
 
-Tensor rope_table(Arena& arena, int64_t positions, int64_t n, DType dtype) {
-    const Tensor t = arena.alloc("rope", {positions, n / 2, 2}, dtype);
-    if (t.data == nullptr) return t;
-    if (dtype == DType::kF64) {
-        write_rope_table(t.as<double>(), positions, n);
+void fill_rope_table(const Tensor& t, int64_t n) {
+    if (t.data == nullptr) return;
+    if (t.dtype == DType::kF64) {
+        write_rope_table(t.as<double>(), t.shape[0], n);
     } else {
-        write_rope_table(t.as<float>(), positions, n);
+        write_rope_table(t.as<float>(), t.shape[0], n);
     }
-    return t;
 }
 
-Tensor rope_positions(Arena& arena, const Sizes& z) {
-    const Tensor t = arena.alloc("rope positions", {z.S, 3}, DType::kI32);
-    if (t.data == nullptr) return t;
-    auto* out = t.as<int32_t>();
+}  // namespace
+
+void WanActs::enter() {
+    const RopeSplit split = rope_split(z.HD);
+    fill_rope_table(cs_t, split.t);
+    fill_rope_table(cs_h, split.h);
+    fill_rope_table(cs_w, split.w);
+    if (pos.data == nullptr) return;
+    auto* out = pos.as<int32_t>();
     for (int64_t s = 0; s < z.S; ++s) {
         const int64_t i = s % z.L;
         *out++ = narrow<int32_t>(i / (z.gh * z.gw));
         *out++ = narrow<int32_t>(i / z.gw % z.gh);
         *out++ = narrow<int32_t>(i % z.gw);
     }
-    return t;
 }
-
-}  // namespace
 
 std::unique_ptr<WanActs> declare_acts(Arena& acts, Arena& work, const WanConfig& c, const Sizes& z,
                                       Recompute recompute, bool train) {
@@ -154,10 +154,11 @@ std::unique_ptr<WanActs> declare_acts(Arena& acts, Arena& work, const WanConfig&
     a->cseg = {z.n, a->text_begin.data(), a->mod_row.data()};
 
     const RopeSplit split = rope_split(z.HD);
-    a->rope.cs_t = rope_table(acts, z.gt, split.t, st);
-    a->rope.cs_h = rope_table(acts, z.gh, split.h, st);
-    a->rope.cs_w = rope_table(acts, z.gw, split.w, st);
-    a->rope.pos = rope_positions(acts, z);
+    a->cs_t = acts.alloc("rope", {z.gt, split.t / 2, 2}, st);
+    a->cs_h = acts.alloc("rope", {z.gh, split.h / 2, 2}, st);
+    a->cs_w = acts.alloc("rope", {z.gw, split.w / 2, 2}, st);
+    a->pos = acts.alloc("rope positions", {z.S, 3}, DType::kI32);
+    a->rope = {a->cs_t, a->cs_h, a->cs_w, a->pos};
 
     a->wave = acts.alloc("time", {z.n, c.freq_dim}, st);
     for (Tensor* t : {&a->t_pre, &a->t_act, &a->temb, &a->p_in}) {
@@ -174,6 +175,7 @@ std::unique_ptr<WanActs> declare_acts(Arena& acts, Arena& work, const WanConfig&
             a->blocks.push_back(block_acts(acts, z));
         }
     }
+    a->enter();
     return a;
 }
 

@@ -84,6 +84,8 @@ struct CondGrads {
 };
 
 struct WanActs : Activations {
+    void enter() override;
+
     Sizes z;
     Recompute recompute = Recompute::kNone;
     bool train = false;
@@ -91,8 +93,10 @@ struct WanActs : Activations {
 
     // The arrays behind seg and cseg.
     std::vector<int64_t> token_begin, text_begin, mod_row;
-    Segments seg, cseg;  // tokens, text
-    Rope rope;           // tables (positions, n_a/2, 2) st; pos (S,3) i32
+    Segments seg, cseg;       // tokens, text
+    Tensor cs_t, cs_h, cs_w;  // (positions, n_a/2, 2) st  rotation tables
+    Tensor pos;               // (S,3) i32  each row's t, h, w
+    Rope rope;                // views of the four
 
     // Conditioning.
     Tensor wave;                // (n,freq_dim)  st  sinusoids
