@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "app/runtime.h"
+
+#include <algorithm>
+#include <map>
+
+#include "app/run_config.h"
+#include "config/toml.h"
+#include "core/log.h"
+#include "cpu/cpu.h"
+
+namespace vt {
+
+const Ops& backend_for(const std::string& device) {
+    if (device == "cuda") {
+        raise(Fault::kUser, "run.device = \"cuda\", but this build has no CUDA backend",
+              "set run.device = \"cpu\" or \"auto\"");
+    }
+    const Ops& ops = cpu_ops();
+    check_complete(ops);
+    return ops;
+}
+
+Runtime::Runtime(const RunConfig& config)
+    : pool(narrow<int>(config.run.threads)),
+      ops(&backend_for(config.run.device)),
+      world(self_group()),
+      mesh(make_mesh(config.parallel, world->size(), world->rank())) {
+    std::vector<SourceSpec> sources;
+    for (const DataSource& s : config.data.train) {
+        sources.push_back({expand_globs(s.path, ""), s.weight, s.path});
+    }
+    train = Dataset::open(sources);
+    if (config.data.valid.empty()) return;
+    std::vector<SourceSpec> held_out;
+    for (const std::string& s : config.data.valid)
+        held_out.push_back({expand_globs(s, ""), 1.0, s});
+    valid = Dataset::open(held_out);
+    if (!(valid->facts() == train->facts())) {
+        raise(Fault::kUser,
+              "data.valid and data.train were encoded differently (codec, statistics or "
+              "text encoder)",
+              "`vtrain data info` prints the facts of both; encode them together");
+    }
+}
+
+namespace {
+
+std::map<std::string, std::string> rows_of(const RunConfig& config) {
+    RunConfig copy = config;
+    std::map<std::string, std::string> out;
+    for (const Field& f : fields(copy)) out[f.key] = field_value(f);
+    return out;
+}
+
+// Would a change of this key make another experiment of the same checkpoint?
+bool fixed_for_life(const std::string& key) {
+    if (key == "model.recompute") return false;
+    return key.rfind("model.", 0) == 0 || key.rfind("objective.", 0) == 0 || key == "run.seed" ||
+           key == "run.precision";
+}
+
+bool same_weights(const std::vector<DataSource>& a, const std::vector<DataSource>& b) {
+    return std::equal(
+        a.begin(), a.end(), b.begin(), b.end(),
+        [](const DataSource& x, const DataSource& y) { return x.weight == y.weight; });
+}
+
+}  // namespace
+
+void check_resumed_config(const std::string& old_text, const RunConfig& now) {
+    const RunConfig old = parse_run_config(old_text, "checkpoint's config", "/");
+    const std::map<std::string, std::string> before = rows_of(old);
+    std::string refused;
+    for (const auto& [key, value] : rows_of(now)) {
+        const auto was = before.find(key);
+        if (was == before.end() || was->second == value) continue;
+        if (key == "data.train") {
+            // The samples are compared by the data's fingerprint and the folders may move, but the
+            // weights decide which sample an ordinal means.
+            if (same_weights(old.data.train, now.data.train)) {
+                say("changed since the checkpoint: data.train: {} -> {}", was->second, value);
+            } else {
+                refused += fmt::format("{}data.train: {} in the checkpoint, {} now",
+                                       refused.empty() ? "" : "; ", was->second, value);
+            }
+        } else if (fixed_for_life(key)) {
+            refused += fmt::format("{}{}: {} in the checkpoint, {} now",
+                                   refused.empty() ? "" : "; ", key, was->second, value);
+        } else {
+            say("changed since the checkpoint: {}: {} -> {}", key, was->second, value);
+        }
+    }
+    if (!refused.empty()) {
+        raise(Fault::kUser, "cannot resume: " + refused,
+              "set these keys back, or start a new run: another run.out, or checkpoint.resume = "
+              "\"none\"");
+    }
+}
+
+}  // namespace vt

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// `vtrain --config run.toml` and `vtrain train`: from the configuration to a running Trainer.
+// Floor 7.
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "app/commands.h"
+#include "app/run_config.h"
+#include "app/runtime.h"
+#include "core/log.h"
+#include "train/trainer.h"
+
+namespace vt {
+
+namespace {
+
+std::string human(double value, const char* unit) {
+    static constexpr const char* kPrefix[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t i = 0;
+    while (value >= 1000 && i + 1 < std::size(kPrefix)) {
+        value /= 1000;
+        ++i;
+    }
+    return fmt::format("{:.4g} {}{}", value, kPrefix[i], unit);
+}
+
+std::string mebibytes(int64_t bytes) {
+    return fmt::format("{:12.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
+    say("parameters: {} in {} tensors", p.parameters, p.tensors);
+    say("memory by category (declared; taken at start, none of size later):");
+    for (int i = 0; i < kNumMemCategories; ++i) {
+        const int64_t b = p.bytes.at(static_cast<size_t>(i));
+        if (b > 0) say("  {:<14}{}", name_of(static_cast<MemCategory>(i)), mebibytes(b));
+    }
+    say("  {:<14}{}", "sum", mebibytes(p.total_bytes));
+    for (const RunPlan::ShapeRow& s : p.shapes) {
+        say("shape (C,T,H,W) = ({},{},{},{}): {} tokens and {} of training per sample; {} tokens, "
+            "{} "
+            "per step",
+            s.shape[0], s.shape[1], s.shape[2], s.shape[3], s.tokens,
+            human(s.flop_per_sample, "flop"), s.tokens * c.data.global_batch_size,
+            human(s.flop_per_sample * static_cast<double>(c.data.global_batch_size), "flop"));
+    }
+    say("executed per step, recompute and all row operations included: {}",
+        human(p.executed_flop_per_step, "flop"));
+    if (!details) return;
+    std::vector<Arena::Item> items = p.activations;
+    std::stable_sort(items.begin(), items.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    say("largest activations (one micro-batch):");
+    for (size_t i = 0; i < std::min<size_t>(items.size(), 12); ++i) {
+        say("  {:<32}{}", items[i].what, mebibytes(items[i].bytes));
+    }
+}
+
+int train(const std::string& file, const std::vector<std::string>& sets, bool dry_run) {
+    const RunConfig config = load_run_config(file, sets);
+    Runtime runtime(config);
+    const TrainerInput input{
+        .config = config,
+        .config_text = dump(config),
+        .mesh = runtime.mesh.str(),
+        .backend = *runtime.ops,
+        .pool = runtime.pool,
+        .world = *runtime.world,
+        .train = *runtime.train,
+        .valid = runtime.valid.get(),
+        .check_resume = [&](const std::string& old) { check_resumed_config(old, config); },
+        .init_weights = {}};
+    Trainer trainer(input);
+    const RunPlan& plan = trainer.plan();
+    say("vtrain {} ({}), {} threads, {}", VTRAIN_VERSION, VTRAIN_BUILD, runtime.pool.threads(),
+        runtime.ops->instruction_path);
+    print_line(input.config_text);
+    print_plan(config, plan, dry_run);
+    if (dry_run) return 0;
+    return trainer.run();
+}
+
+struct TrainFlags {
+    std::string config;
+    std::vector<std::string> sets;
+    bool dry_run = false;
+};
+
+void add_flags(CLI::App& app, TrainFlags& flags) {
+    app.add_option("--config", flags.config,
+                   "the run's TOML file (configs/README.md has every key)");
+    app.add_option("--set", flags.sets, "override one key, e.g. --set optim.lr=2e-4 (repeatable)")
+        ->allow_extra_args(false);
+    app.add_flag("--dry-run", flags.dry_run,
+                 "print parameters, memory by category, tokens and flop per step; write nothing");
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, Work& work) {
+    // The same flags with and without the word "train".
+    const auto flags = std::make_shared<TrainFlags>();
+    const auto start = [flags, &work] {
+        if (flags->config.empty() && flags->sets.empty() && !flags->dry_run) return;
+        work = [flags] { return train(flags->config, flags->sets, flags->dry_run); };
+    };
+    add_flags(app, *flags);
+    app.parse_complete_callback([&app, &work, start] {
+        if (app.get_subcommands().empty()) start();
+    });
+    CLI::App* sub = app.add_subcommand("train", "train a model (the default command)");
+    add_flags(*sub, *flags);
+    sub->callback([sub, start, flags] {
+        if (flags->config.empty() && flags->sets.empty()) {
+            throw CLI::RequiredError("--config");
+        }
+        start();
+    });
+}
+
+}  // namespace vt

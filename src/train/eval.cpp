@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+#include "train/eval.h"
+
+#include <algorithm>
+
+#include "ops/ops.h"
+#include "ops/transfer.h"
+
+namespace vt {
+
+Validator::Validator(const RunConfig& config, Model& model, const Dataset& data, Memory& memory)
+    : config_(config),
+      model_(model),
+      data_(data),
+      memory_(memory),
+      slots_(model, memory, Recompute::kNone, false) {
+    int64_t total = 0;
+    for (int s = 0; s < data.num_sources(); ++s) total += data.source_size(s);
+    const int64_t want = std::min(config.log.eval_samples, total);
+    for (int64_t i = 0; i < want; ++i) {
+        int64_t at = i * total / want;  // even spread, ascending, distinct
+        int32_t source = 0;
+        while (at >= data.source_size(source)) at -= data.source_size(source++);
+        picks_.push_back({source, at, data.sample(source, at).shape, i});
+    }
+    std::stable_sort(picks_.begin(), picks_.end(),
+                     [](const Pick& a, const Pick& b) { return a.shape < b.shape; });
+}
+
+void Validator::declare() {
+    slots_.clear();
+    const int64_t n = config_.data.micro_batch_size;
+    int64_t largest = 0;
+    for (const Pick& p : picks_) {
+        largest = std::max(largest, p.shape[0] * p.shape[1] * p.shape[2] * p.shape[3]);
+    }
+    const LatentFacts& f = data_.facts();
+    x0_ = memory_.data.alloc("validation latents", {n * largest}, DType::kF32);
+    text_ = memory_.data.alloc("validation text", {n * f.text_len * f.text_dim}, DType::kF32);
+    ids_ = memory_.data.alloc("validation ids", {n}, DType::kI64);
+}
+
+std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
+                                         const std::function<bool()>& stop) {
+    const int64_t Q = config_.log.eval_quantiles;
+    const LatentFacts& f = data_.facts();
+    EvalResult result;
+    result.by_quantile.assign(static_cast<size_t>(Q), 0.0);
+    for (size_t begin = 0, end = 0; begin < picks_.size(); begin = end) {
+        const std::array<int64_t, 4> s = picks_[begin].shape;
+        while (end < picks_.size() && picks_[end].shape == s &&
+               static_cast<int64_t>(end - begin) < config_.data.micro_batch_size) {
+            ++end;
+        }
+        const auto n = static_cast<int64_t>(end - begin);
+        const LatentShape latent{s[0], s[1], s[2], s[3]};
+        BatchSlot& slot = slots_.get({n, latent, f.text_len});
+        const Tensor x0 = x0_.rows(0, n * latent.numel()).view({n, s[0], s[1], s[2], s[3]});
+        const Tensor text =
+            text_.rows(0, n * f.text_len * f.text_dim).view({n, f.text_len, f.text_dim});
+        const Tensor ids = ids_.rows(0, n);
+        for (int64_t i = 0; i < n && x0.data != nullptr; ++i) {
+            const Pick& p = picks_[begin + static_cast<size_t>(i)];
+            data_.read(p.source, p.index, x0.rows(i, i + 1).view({s[0], s[1], s[2], s[3]}),
+                       text.rows(i, i + 1).view({f.text_len, f.text_dim}));
+        }
+        for (int64_t q = 0; q < Q; ++q) {
+            if (stop()) return std::nullopt;
+            const double sigma = sigma_at_quantile(
+                config_.objective, (static_cast<double>(q) + 0.5) / static_cast<double>(Q));
+            std::vector<int64_t> id;
+            for (size_t i = begin; i < end; ++i) id.push_back(picks_[i].number * Q + q);
+            const auto count = static_cast<size_t>(n);
+            upload(ctx, ids, id);
+            upload(ctx, slot.sigma, std::vector<float>(count, static_cast<float>(sigma)));
+            upload(ctx, slot.tau, std::vector<float>(count, static_cast<float>(1000 * sigma)));
+            upload(ctx, slot.coef, std::vector<float>(count, 0.0F));
+            flow_noise(ctx, slot.xt, slot.target, x0, slot.sigma, ids,
+                       static_cast<uint64_t>(config_.run.seed), Purpose::kValid);
+            model_.forward(ctx, weights, *slot.acts, {slot.xt, slot.tau, text}, slot.v);
+            flow_loss(ctx, {}, slot.sse, slot.v, slot.target, slot.coef);
+            std::vector<double> sse(count);
+            download(ctx, sse, slot.sse);
+            for (const double e : sse) {
+                result.by_quantile[static_cast<size_t>(q)] +=
+                    e / static_cast<double>(latent.numel()) / static_cast<double>(picks_.size());
+            }
+        }
+    }
+    for (const double q : result.by_quantile) result.loss += q / static_cast<double>(Q);
+    return result;
+}
+
+}  // namespace vt

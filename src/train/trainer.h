@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// The training run of one process: plan, memory, resume, the loop, checkpoints, validation.
+// Floor 6.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/load.h"
+#include "ckpt/run_dir.h"
+#include "ckpt/save.h"
+#include "comm/comm.h"
+#include "train/eval.h"
+#include "train/metrics.h"
+#include "train/step.h"
+#include "train/tensorboard.h"
+
+namespace vt {
+
+// What a Trainer is built from; everything outlives it.
+struct TrainerInput {
+    const RunConfig& config;
+    std::string config_text;  // resolved, canonical TOML; stored with the run and each checkpoint
+    std::string mesh;         // Mesh::str()
+    const Ops& backend;
+    Pool& pool;
+    Group& world;
+    const Dataset& train;
+    const Dataset* valid = nullptr;
+    /// Called on resume with the checkpoint's config text; throws kUser if the run may not go on
+    /// with the present one, prints what changed otherwise.
+    std::function<void(const std::string& old_config)> check_resume;
+    /// Initial weights instead of the model's own initialisation (tests); may be empty.
+    std::function<void(ParamStore&)> init_weights;
+};
+
+// Told where steps begin (before data is asked for) and end (after it is logged).
+struct StepObserver {
+    virtual ~StepObserver() = default;
+    virtual void before_step(int64_t step) = 0;
+    virtual void after_step(int64_t step) = 0;
+};
+
+// What a run will take, known before anything is allocated.
+struct RunPlan {
+    int64_t parameters = 0, tensors = 0;
+    std::array<int64_t, kNumMemCategories> bytes{};  // by category
+    int64_t total_bytes = 0;
+    struct ShapeRow {
+        std::array<int64_t, 4> shape{};
+        int64_t tokens = 0;          // per sample
+        double flop_per_sample = 0;  // training: 3 x forward
+    };
+    std::vector<ShapeRow> shapes;
+    double executed_flop_per_step = 0;     // of a step of the largest shape, recompute included
+    std::vector<Arena::Item> activations;  // what is alive at the high-water mark
+};
+
+class Trainer {
+  public:
+    explicit Trainer(const TrainerInput& input);
+    ~Trainer();
+    Trainer(const Trainer&) = delete;
+    Trainer& operator=(const Trainer&) = delete;
+
+    /// Runs one step of every shape, validation and sampling on the meta backend over measuring
+    /// arenas. No memory of size is taken.
+    const RunPlan& plan();
+
+    void observe(StepObserver* observer) { observer_ = observer; }
+
+    /// Trains to run.train_iters. Returns 0, or 75 after saving on a signal.
+    int run();
+
+  private:
+    void declare();
+    void rehearse(const Ctx& meta);
+    void make_loader();
+    void allocate();
+    void restore();
+    void adopt(const fs::path& dir, const CheckpointInfo& info);
+    void check_resumable(const CheckpointInfo& info) const;
+    int loop();
+    void save_checkpoint(int64_t step);
+    void evaluate(int64_t step);
+    void log_step(int64_t step, const StepResult& r);
+    void report(const MetricRow& row);
+    [[nodiscard]] std::vector<StateTensor> state() const;
+
+    TrainerInput in_;
+    const RunConfig& config_;
+    Memory memory_;
+    std::unique_ptr<Model> model_;
+    std::unique_ptr<ParamStore> store_;
+    std::unique_ptr<OptimState> optim_;
+    std::unique_ptr<Step> step_;
+    std::unique_ptr<Validator> validator_;
+    std::unique_ptr<Loader> loader_;
+    RunPlan plan_;
+    Ctx ctx_;
+    OpCount count_;
+    int64_t start_step_ = 0;
+    int64_t saved_step_ = -1;
+    uint64_t cursor_ = 0;
+    StepObserver* observer_ = nullptr;
+    std::string run_id_;
+    struct Clock;
+    std::unique_ptr<Clock> clock_;
+    std::unique_ptr<MetricsFile> metrics_;
+    std::unique_ptr<EventsFile> events_;
+};
+
+}  // namespace vt
