@@ -65,7 +65,7 @@ class Activations {
   public:
     virtual ~Activations() = default;
     /// Writes again what declare() put into the memory (constants such as rotation tables).
-    virtual void enter() = 0;
+    virtual void enter() {}
 };
 
 // Gradients of the inputs, for the parity tool; absent tensors are not computed.
