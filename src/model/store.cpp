@@ -27,6 +27,7 @@ void ParamStore::declare() {
                                : Tensor{});
         if (train_) grads_.push_back(grads_arena_->alloc(row.name, row.shape, precision_.stat));
     }
+    weights_ = weights_of(master_);
     if (train_ && !grads_.empty()) {
         flat_grads_ =
             Tensor(grads_.front().data, {div_exact(grads_arena_->mark(), size_of(precision_.stat))},

@@ -29,7 +29,7 @@ class ParamStore {
     void reserve();
 
     [[nodiscard]] const ParamTable& table() const { return table_; }
-    [[nodiscard]] Weights weights() const { return weights_of(master_); }
+    [[nodiscard]] const Weights& weights() const { return weights_; }
     [[nodiscard]] const Grads& grads() const { return grads_; }
     [[nodiscard]] const std::vector<Tensor>& master() const { return master_; }
     /// The operand copy of row i, which AdamW writes as its `low`; absent where there is none.
@@ -62,6 +62,7 @@ class ParamStore {
     bool train_;
     std::unique_ptr<Arena> master_arena_, weights_arena_, grads_arena_;
     std::vector<Tensor> master_, copy_;
+    Weights weights_;  // views of the two above; kept, so that a step builds none
     Grads grads_;
     Tensor flat_grads_;
 };
