@@ -179,6 +179,12 @@ class ShardSet final : public Dataset {
         return read_id(*fd(s), f.path, f.index, s.row);
     }
 
+    std::string caption(int source, int64_t index) const override {
+        const Sample s = sample(source, index);
+        const File& f = file(s);
+        return read_caption(*fd(s), f.path, f.index, s.row);
+    }
+
     std::vector<std::array<int64_t, 4>> shapes() const override {
         std::set<std::array<int64_t, 4>> out;
         for (const File& f : files_) out.insert(f.index.shape);

@@ -53,6 +53,7 @@ class Dataset {
     [[nodiscard]] virtual double source_weight(int source) const = 0;
     [[nodiscard]] virtual Sample sample(int source, int64_t index) const = 0;
     [[nodiscard]] virtual std::string sample_id(int source, int64_t index) const = 0;
+    [[nodiscard]] virtual std::string caption(int source, int64_t index) const = 0;
     /// All distinct latent shapes, sorted.
     [[nodiscard]] virtual std::vector<std::array<int64_t, 4>> shapes() const = 0;
     /// A hash of facts, files (names, sizes), sample counts and checksums: a data set that changed

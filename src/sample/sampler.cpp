@@ -53,12 +53,18 @@ ScratchNeed Sampler::scratch_need() const {
     return impl_->model.scratch_need(impl_->batch);
 }
 
+void Sampler::rehearse(const Ctx& meta, const Weights& weights) {
+    Impl& s = *impl_;
+    s.model.forward(meta, weights, *s.acts, {.x = s.x, .tau = s.tau, .text = s.text}, s.v);
+}
+
 std::vector<float> Sampler::run(const Ctx& ctx, const Weights& weights,
                                 const SampleRequest& request, const float* empty_text,
                                 const std::function<void(int64_t step)>& step) {
     Impl& s = *impl_;
     VT_CHECK(s.x.data != nullptr, "Sampler::run on measuring arenas");
     VT_CHECK(request.text != nullptr && empty_text != nullptr, "a sample without text");
+    s.acts->enter();  // others may have used the memory since
     const int64_t n = s.batch.latent.numel(), copies = s.batch.n;
     auto* x = static_cast<float*>(s.x.data);
     auto* v = static_cast<float*>(s.v.data);

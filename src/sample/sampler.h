@@ -45,6 +45,9 @@ class Sampler {
     /// What Ctx::scratch must hold: Ops::scratch_bytes of this (threads as the pool's).
     [[nodiscard]] ScratchNeed scratch_need() const;
 
+    /// One forward with the meta ops on declarations, so that the arenas see what run() will take.
+    void rehearse(const Ctx& meta, const Weights& weights);
+
     /// The latent (C,T,H,W) of one request. `empty_text` is the embedding of the empty caption,
     /// (St,text_dim) zero-padded. `step` (may be null) is called after each step with its number
     /// from 1. kDiverged if the result is not finite.

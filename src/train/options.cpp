@@ -108,6 +108,20 @@ std::vector<Field> fields(LogOptions& o) {
          .target = &o.sample_interval,
          .help = "Steps between sampled videos. 0: never.",
          .min = 0},
+        {.key = "log.sample_count",
+         .target = &o.sample_count,
+         .help = "Held-out captions sampled each time.",
+         .min = 1,
+         .max = 1000},
+        {.key = "log.sample_steps",
+         .target = &o.sample_steps,
+         .help = "Euler steps of these samples.",
+         .min = 1,
+         .max = 1000},
+        {.key = "log.sample_guidance",
+         .target = &o.sample_guidance,
+         .help = "Classifier-free guidance of these samples. 1 or less: none.",
+         .min = 0},
     };
 }
 

@@ -45,6 +45,9 @@ struct LogOptions {
     int64_t eval_samples = 32;    // at most this many validation samples
     int64_t eval_quantiles = 4;   // timestep quantiles per validation sample
     int64_t sample_interval = 0;  // 0: never
+    int64_t sample_count = 4;     // captions drawn each time
+    int64_t sample_steps = 20;    // Euler steps
+    double sample_guidance = 3.0;
 };
 [[nodiscard]] std::vector<Field> fields(LogOptions& o);
 

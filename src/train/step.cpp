@@ -111,7 +111,7 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
 
     flow_noise(ctx, slot.xt, slot.target, m.x0, slot.sigma, m.ordinals, seed, Purpose::kNoise);
     const BatchInput in{.x = slot.xt, .tau = slot.tau, .text = m.text};
-    const Weights weights = store_.weights();
+    const Weights& weights = store_.weights();
     model_.forward(ctx, weights, *slot.acts, in, slot.v);
     flow_loss(ctx, slot.dv, slot.sse, slot.v, slot.target, slot.coef);
     model_.backward(ctx, weights, store_.grads(), *slot.acts, in, slot.dv, {});

@@ -25,6 +25,14 @@ std::string new_run_id() {
     return hex64(words[0]) + hex64(words[1]);
 }
 
+ScratchNeed larger(const ScratchNeed& a, const ScratchNeed& b) {
+    return {.rows = std::max(a.rows, b.rows),
+            .width = std::max(a.width, b.width),
+            .head_dim = std::max(a.head_dim, b.head_dim),
+            .heads = std::max(a.heads, b.heads),
+            .threads = std::max(a.threads, b.threads)};
+}
+
 }  // namespace
 
 // What the log reports over an interval.
@@ -54,6 +62,10 @@ Trainer::Trainer(const TrainerInput& input)
     if (in_.valid != nullptr && config_.log.eval_interval > 0) {
         validator_ = std::make_unique<Validator>(config_, *model_, *in_.valid, memory_);
     }
+    if (config_.log.sample_interval > 0) {
+        sampler_ = std::make_unique<RunSampler>(
+            config_, *model_, in_.valid != nullptr ? *in_.valid : in_.train, memory_);
+    }
 }
 
 Trainer::~Trainer() = default;
@@ -69,15 +81,15 @@ void Trainer::declare() {
             const BatchShape shape{
                 config_.data.micro_batch_size, {s[0], s[1], s[2], s[3]}, data.facts().text_len};
             model_->check(shape);
-            const ScratchNeed n = model_->scratch_need(shape);
-            need.rows = std::max(need.rows, n.rows);
-            need.width = std::max(need.width, n.width);
-            need.head_dim = std::max(need.head_dim, n.head_dim);
-            need.heads = std::max(need.heads, n.heads);
+            need = larger(need, model_->scratch_need(shape));
         }
     };
     grow(in_.train);
     if (validator_) grow(*in_.valid);
+    if (sampler_) {
+        sampler_->declare();
+        need = larger(need, sampler_->scratch_need());
+    }
     need.threads = in_.pool.threads();
     ctx_.ops = &in_.backend;
     ctx_.pool = &in_.pool;
@@ -125,6 +137,7 @@ void Trainer::rehearse(const Ctx& meta) {
         const Weights w = store_->weights();
         (void)validator_->run(meta, w, [] { return false; });
     }
+    if (sampler_) sampler_->rehearse(meta, store_->weights());
 }
 
 const RunPlan& Trainer::plan() {
@@ -284,6 +297,9 @@ int Trainer::loop() {
         const double before = seconds_now();
         const bool stop = stop_requested();
         if (!stop && (due(step, config_.log.eval_interval) || step == last)) evaluate(step);
+        if (!stop && sampler_ && (due(step, config_.log.sample_interval) || step == last)) {
+            draw_samples(step);
+        }
         if (due(step, config_.checkpoint.save_interval) || step == last || stop ||
             stop_requested()) {
             save_checkpoint(step);
@@ -338,6 +354,14 @@ void Trainer::evaluate(int64_t step) {
             fmt::format("loss ema {}", config_.optim.ema_decay[static_cast<size_t>(k)]), e->loss);
     }
     report(row);
+}
+
+void Trainer::draw_samples(int64_t step) {
+    const bool averaged = optim_->num_ema() > 0;
+    const Weights w = averaged ? store_->show(ctx_, optim_->ema(0)) : store_->weights();
+    const fs::path dir = sampler_->run(ctx_, w, step);
+    if (averaged) store_->refresh_operands(ctx_);
+    say(" samples of step {} ({}): {}", step, averaged ? "first EMA" : "weights", dir.string());
 }
 
 void Trainer::report(const MetricRow& row) {

@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "train/eval.h"
 #include "train/metrics.h"
+#include "train/sampling.h"
 #include "train/step.h"
 #include "train/tensorboard.h"
 
@@ -87,6 +88,7 @@ class Trainer {
     int loop();
     void save_checkpoint(int64_t step);
     void evaluate(int64_t step);
+    void draw_samples(int64_t step);
     void log_step(int64_t step, const StepResult& r);
     void report(const MetricRow& row);
     [[nodiscard]] std::vector<StateTensor> state() const;
@@ -99,6 +101,7 @@ class Trainer {
     std::unique_ptr<OptimState> optim_;
     std::unique_ptr<Step> step_;
     std::unique_ptr<Validator> validator_;
+    std::unique_ptr<RunSampler> sampler_;
     std::unique_ptr<Loader> loader_;
     RunPlan plan_;
     Ctx ctx_;
