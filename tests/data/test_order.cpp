@@ -27,6 +27,7 @@ class Fake final : public Dataset {
         return {.source = s, .file = 0, .row = i, .shape = {2, 1 + i % shapes_, 2, 2}};
     }
     std::string sample_id(int, int64_t) const override { return ""; }
+    std::string caption(int, int64_t) const override { return ""; }
     std::vector<std::array<int64_t, 4>> shapes() const override { return {}; }
     uint64_t fingerprint() const override { return 0; }
     void read(int, int64_t, Tensor, Tensor) const override {}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// The program as its users run it.
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "ckpt/load.h"
+#include "core/rng.h"
+#include "data/codec.h"
+#include "tests/e2e/job.h"
+#include "tests/support/child.h"
+
+using namespace vt;
+using namespace vt::test;
+
+namespace {
+
+// All files of a checkpoint but the manifest's, whose run id is the run's own.
+std::string payload(const fs::path& dir) {
+    std::string all;
+    std::vector<fs::path> files;
+    for (const auto& e : fs::directory_iterator(dir)) {
+        if (e.path().extension() == ".safetensors") files.push_back(e.path());
+    }
+    std::sort(files.begin(), files.end());
+    REQUIRE(!files.empty());
+    for (const fs::path& f : files) all += read_file(f);
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("program: encode, train, resume, sample") {
+    const Job job;
+    const Ran whole = job.train("whole");
+    INFO(whole.output);
+    REQUIRE(whole.code == 0);
+    CHECK(whole.output.find("iteration       20/      20") != std::string::npos);
+    CHECK(fs::exists(job.dir.path() / "whole" / "config.toml"));
+    CHECK(fs::exists(job.dir.path() / "whole" / "metrics.jsonl"));
+
+    REQUIRE(job.train("parts", "--set run.train_iters=10 --set optim.lr_decay_iters=20").code == 0);
+    const Ran second = job.train("parts", "--set optim.lr_decay_iters=20");
+    INFO(second.output);
+    REQUIRE(second.code == 0);
+    CHECK(second.output.find("resumed from") != std::string::npos);
+    CHECK(payload(job.dir.path() / "whole" / "step-00000020") ==
+          payload(job.dir.path() / "parts" / "step-00000020"));
+
+    const fs::path out = job.dir / "samples";
+    const Ran drawn = Job::vtrain(
+        fmt::format("sample --checkpoint {} --out {} --prompt 'a red circle moving left' --steps 4",
+                    (job.dir / "whole").string(), out.string()));
+    INFO(drawn.output);
+    CHECK(drawn.code == 0);
+    CHECK(fs::exists(out / "samples.h5"));
+    CHECK(fs::exists(out / "samples.png"));
+}
+
+TEST_CASE("program: what the user got wrong ends with 2 and writes nothing") {
+    const Job job;
+    const Ran key = job.train("bad", "--set optim.learning_rat=1");
+    CHECK(key.code == 2);
+    CHECK(key.output.find("learning_rat") != std::string::npos);
+    CHECK(!fs::exists(job.dir / "bad"));
+    const Ran size = job.train("bad", "--set model.patch_size=[1,3,3]");
+    INFO(size.output);
+    CHECK(size.code == 2);
+    CHECK(!fs::exists(job.dir / "bad"));
+    const Ran data = job.train("bad", "--set data.train=[\"nothing/*.h5\"]");
+    CHECK(data.code == 2);
+    CHECK(!fs::exists(job.dir / "bad"));
+    const Ran dry = job.train("bad", "--dry-run");
+    INFO(dry.output);
+    CHECK(dry.code == 0);
+    CHECK(dry.output.find("parameters:") != std::string::npos);
+    CHECK(!fs::exists(job.dir / "bad"));
+    REQUIRE(job.train("first", "--set run.train_iters=2").code == 0);
+    const Ran changed = job.train("first", "--set run.seed=2");
+    CHECK(changed.code == 2);
+    CHECK(changed.output.find("run.seed") != std::string::npos);
+}
+
+TEST_CASE("program: kill -9 at ten random instants loses no commit and changes no bit") {
+    const Job job;
+    const std::string more =
+        "--set run.train_iters=60 --set checkpoint.save_interval=1 --set log.eval_interval=20";
+    REQUIRE(job.train("whole", more).code == 0);
+
+    const fs::path out = job.dir / "killed";
+    const std::vector<std::string> args = {
+        program().string(),           "--config", job.config.string(),   "--set",
+        "run.out=" + out.string(),    "--set",    "run.train_iters=60",  "--set",
+        "checkpoint.save_interval=1", "--set",    "log.eval_interval=20"};
+    int64_t reached = 0;
+    int kills = 0;
+    for (uint64_t i = 0; kills < 10; ++i) {
+        Child child(args, job.dir / "log");
+        // most instants fall into the loop, which saves at every step; some into the start
+        const double ms = 50 + 450 * random_unit(1, Purpose::kTest, 9, i);
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
+        child.kill(SIGKILL);
+        if (child.wait() == 0) break;  // it was faster than the kill
+        ++kills;
+        const auto latest = find_latest(out);
+        const int64_t now = latest ? read_info(*latest).step : 0;
+        CHECK(now >= reached);  // what was committed stays
+        reached = now;
+        if (latest) verify(*latest);
+    }
+    MESSAGE(kills << " kills, step " << reached << " reached before the last start");
+    const Ran last = job.train("killed", more);
+    INFO(last.output);
+    REQUIRE(last.code == 0);
+    CHECK(payload(job.dir.path() / "whole" / "step-00000060") == payload(out / "step-00000060"));
+}
+
+TEST_CASE("program: SIGTERM saves and asks to be started again") {
+    const Job job;
+    const std::vector<std::string> args = {program().string(),
+                                           "--config",
+                                           job.config.string(),
+                                           "--set",
+                                           "run.out=" + (job.dir / "run").string(),
+                                           "--set",
+                                           "run.train_iters=100000"};
+    Child child(args, job.dir / "log");
+    while (!fs::exists(job.dir.path() / "run" / "step-00000005")) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    child.kill(SIGTERM);
+    CHECK(child.wait() == 75);
+    const auto latest = find_latest(job.dir / "run");
+    REQUIRE(latest.has_value());
+    CHECK(read_info(*latest).step >= 5);
+}
+
+TEST_CASE("program: the process takes what the dry run says") {
+    // A model large enough that weights, moments and activations outweigh the slack.
+    const Job job(8, "--size 32x32 --frames 9");
+    for (const char* more :
+         {"--set run.precision=fp32", "--set run.precision=bf16 --set model.recompute=full"}) {
+        CAPTURE(more);
+        std::vector<std::string> args = {program().string(), "--config", job.config.string()};
+        for (const char* s :
+             {"run.train_iters=3", "model.attention_head_dim=64", "model.num_attention_heads=6",
+              "model.ffn_dim=1536", "model.num_layers=6", "log.eval_interval=2",
+              "log.eval_samples=2", "optim.ema_decay=[0.9, 0.99]"}) {
+            args.insert(args.end(), {"--set", s});
+        }
+        std::string extra = more;
+        for (size_t at = 0; (at = extra.find("--set ", at)) != std::string::npos; at += 6) {
+            const size_t end = std::min(extra.find(' ', at + 6), extra.size());
+            args.insert(args.end(), {"--set", extra.substr(at + 6, end - at - 6)});
+        }
+        std::vector<std::string> dry = args;
+        dry.insert(dry.end(), {"--set", "run.out=" + (job.dir / "dry").string(), "--dry-run"});
+        const std::string dry_log = job.dir / "dry.log";
+        fs::remove(dry_log);
+        Child start(dry, dry_log);
+        REQUIRE(start.wait() == 0);
+        const std::string text = read_file(dry_log);
+        const size_t at = text.find("  sum");
+        REQUIRE(at != std::string::npos);
+        double declared = 0;
+        REQUIRE(std::sscanf(text.c_str() + at, "  sum %lf MiB", &declared) == 1);
+
+        const fs::path out = job.dir / "real";
+        fs::remove_all(out);
+        std::vector<std::string> real = args;
+        real.insert(real.end(), {"--set", "run.out=" + out.string()});
+        Child child(real, job.dir / "real.log");
+        REQUIRE(child.wait() == 0);
+        const double taken = double(child.peak_resident() - start.peak_resident()) / (1 << 20);
+        MESSAGE("declared " << declared << " MiB, taken " << taken << " MiB");
+        CHECK(taken <= 1.03 * declared + 64);
+        CHECK(taken >= 0.9 * declared);  // the plan is not an over-estimate either
+    }
+}
