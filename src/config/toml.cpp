@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 // Some malformed texts (a line "[ = 4") run into the parser's own assertions instead of its errors;
 // here these are exceptions, in every build type, so that no text ends the program.
@@ -52,7 +53,7 @@ TomlValue convert(const toml::node& node) {
     } else if (const auto* table = node.as_table()) {
         TomlTable items;
         for (const auto& [key, item] : *table) {
-            items.emplace_back(std::string(key.str()), convert(item));
+            items.push_back({std::string(key.str()), convert(item)});
         }
         out.v = std::move(items);
     }

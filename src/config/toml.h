@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,11 +17,16 @@ namespace vt {
 // A TOML value with the place it was written at. Dates and times, which no key takes, are the
 // monostate.
 struct TomlValue;
+struct TomlEntry;
 using TomlArray = std::vector<TomlValue>;
-using TomlTable = std::vector<std::pair<std::string, TomlValue>>;  // in the order of the text
+using TomlTable = std::vector<TomlEntry>;  // by key
 struct TomlValue {
     std::variant<std::monostate, bool, int64_t, double, std::string, TomlArray, TomlTable> v;
     int line = 0;
+};
+struct TomlEntry {
+    std::string key;
+    TomlValue value;
 };
 
 // One "key = value" of a file or of a --set.
