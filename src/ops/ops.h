@@ -31,14 +31,15 @@
 namespace vt {
 
 // The one list of ops. The table, its names and the completeness check are made from it.
-#define VT_OPS(X)                                                                                  \
-    X(linear_fwd)                                                                                  \
-    X(linear_bwd_input) X(linear_bwd_weight) X(modnorm_fwd) X(modnorm_bwd) X(layernorm_fwd)        \
-        X(layernorm_bwd) X(row_sumsq) X(qknorm_rope_fwd) X(qknorm_rope_bwd_dot) X(qknorm_rope_bwd) \
-            X(attention_fwd) X(attention_delta) X(attention_bwd) X(gate_residual_fwd)              \
-                X(gate_residual_bwd) X(silu_fwd) X(silu_bwd) X(modulation_fwd) X(modulation_bwd)   \
-                    X(cast) X(fill) X(add) X(patchify) X(unpatchify) X(sinusoid) X(flow_noise)     \
-                        X(flow_loss) X(adamw) X(sumsq) X(ema_update)
+// clang-format off
+#define VT_OPS(X) \
+    X(linear_fwd) X(linear_bwd_input) X(linear_bwd_weight) X(modnorm_fwd) X(modnorm_bwd) \
+    X(layernorm_fwd) X(layernorm_bwd) X(row_sumsq) X(qknorm_rope_fwd) X(qknorm_rope_bwd_dot) \
+    X(qknorm_rope_bwd) X(attention_fwd) X(attention_delta) X(attention_bwd) X(gate_residual_fwd) \
+    X(gate_residual_bwd) X(silu_fwd) X(silu_bwd) X(modulation_fwd) X(modulation_bwd) X(cast) \
+    X(fill) X(add) X(patchify) X(unpatchify) X(sinusoid) X(flow_noise) X(flow_loss) X(adamw) \
+    X(sumsq) X(ema_update)
+// clang-format on
 
 // What bounds a backend's scratch need; the model fills it from its largest call.
 struct ScratchNeed {
