@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cpuid.h>
 #include <cstdlib>
 #include <string_view>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "core/check.h"
 #include "cpu/isa.h"
@@ -15,9 +18,24 @@
 namespace vt {
 
 const char* name_of(Isa isa) {
-    constexpr std::array<const char*, 3> kNames = {"baseline", "avx2", "avx512"};
+    constexpr std::array<const char*, 4> kNames = {"baseline", "avx2", "avx512", "amx"};
     return kNames.at(static_cast<size_t>(isa));
 }
+
+namespace {
+
+// AMX with bf16, and leave from the system to use its registers (which a process has to ask for;
+// asking again changes nothing).
+bool has_tiles() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    if ((d & kBf16) == 0 || (d & kTile) == 0) return false;
+    constexpr int64_t kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+    return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
 
 Isa best_isa() {
     // __builtin_cpu_supports asks cpuid and, for the wide registers, xgetbv: the operating system
@@ -29,14 +47,15 @@ Isa best_isa() {
         __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
     if (!avx2) return Isa::kBaseline;
-    return avx512 ? Isa::kAvx512 : Isa::kAvx2;
+    if (!avx512) return Isa::kAvx2;
+    return has_tiles() ? Isa::kAmx : Isa::kAvx512;
 }
 
 Isa chosen_isa() {
     const char* asked = std::getenv("VTRAIN_CPU_ISA");
     const Isa best = best_isa();
     if (asked == nullptr || *asked == '\0') return best;
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
         if (std::string_view(asked) != name_of(isa)) continue;
         if (isa > best) {
             raise(Fault::kUser,
@@ -47,7 +66,7 @@ Isa chosen_isa() {
         return isa;
     }
     raise(Fault::kUser, fmt::format("VTRAIN_CPU_ISA={}: no such instruction set", asked),
-          "set it to baseline, avx2 or avx512");
+          "set it to baseline, avx2, avx512 or amx");
 }
 
 namespace {
@@ -57,7 +76,7 @@ template <Isa I>
 const kernel::Table& table() {
     static const kernel::Table kTable = [] {
         kernel::Table t{};
-        if constexpr (I == Isa::kAvx512) {
+        if constexpr (I >= Isa::kAvx512) {
             avx512::fill_rows(t);
         } else if constexpr (I == Isa::kAvx2) {
             avx2::fill_rows(t);
@@ -123,6 +142,10 @@ const Ops& cpu_ops_on(Isa isa) {
              name_of(best_isa()));
     // each made on first use, so that a set the machine lacks is never asked for anything
     switch (isa) {
+        case Isa::kAmx: {
+            static const Ops kTable = make_ops<Isa::kAmx>();
+            return kTable;
+        }
         case Isa::kAvx512: {
             static const Ops kTable = make_ops<Isa::kAvx512>();
             return kTable;

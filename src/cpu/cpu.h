@@ -8,8 +8,8 @@
 
 namespace vt {
 
-/// The CPU's table for this machine (the best path it can run). VTRAIN_CPU_ISA=baseline|avx2|avx512
-/// lowers the choice (kUser if the machine cannot run it).
+/// The CPU's table for this machine (the best path it can run).
+/// VTRAIN_CPU_ISA=baseline|avx2|avx512|amx lowers the choice (kUser if the machine cannot run it).
 [[nodiscard]] const Ops& cpu_ops();
 
 }  // namespace vt

@@ -16,9 +16,10 @@ enum class Isa : uint8_t {
     kBaseline,  // x86-64 (SSE2)
     kAvx2,      // AVX2, FMA, F16C, BMI2
     kAvx512,    // AVX-512 F, BW, VL, DQ
+    kAmx,       // and AMX tiles, in which bf16 products are computed
 };
 
-[[nodiscard]] const char* name_of(Isa isa);  // "baseline" "avx2" "avx512"
+[[nodiscard]] const char* name_of(Isa isa);  // "baseline" "avx2" "avx512" "amx"
 
 /// The best set this machine (and its operating system) can run; no environment is read.
 [[nodiscard]] Isa best_isa();

@@ -17,6 +17,9 @@ namespace {
 kernel::MatmulTable make_table(Isa isa) {
     kernel::MatmulTable t;
     switch (isa) {
+        case Isa::kAmx:
+            amx::fill_linear(t);
+            [[fallthrough]];
         case Isa::kAvx512:
             avx512::fill_linear(t);
             avx512::fill_attention(t);
@@ -56,6 +59,10 @@ void fill(Ops& ops) {
 const kernel::MatmulTable& matmul_table(Isa isa) {
     // each made on first use: filling one may already execute instructions of its set
     switch (isa) {
+        case Isa::kAmx: {
+            static const kernel::MatmulTable kTable = make_table(Isa::kAmx);
+            return kTable;
+        }
         case Isa::kAvx512: {
             static const kernel::MatmulTable kTable = make_table(Isa::kAvx512);
             return kTable;
@@ -73,6 +80,9 @@ const kernel::MatmulTable& matmul_table(Isa isa) {
 
 void fill_matmul_slots(Ops& ops, Isa isa) {
     switch (isa) {
+        case Isa::kAmx:
+            fill<Isa::kAmx>(ops);
+            break;
         case Isa::kAvx512:
             fill<Isa::kAvx512>(ops);
             break;
@@ -86,13 +96,19 @@ void fill_matmul_slots(Ops& ops, Isa isa) {
 }
 
 int64_t matmul_scratch_bytes(const ScratchNeed& need) {
-    int64_t floats = 0;
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    int64_t floats = 0, shared = 0;
+    const int64_t rows = round_up(need.rows, 32), width = round_up(need.width, 32);
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
         if (isa > best_isa()) break;
         const kernel::MatmulTable& t = matmul_table(isa);
-        floats = std::max({floats, t.product_floats, t.attention_floats(need.head_dim)});
+        floats = std::max(
+            {floats, t.product_floats, t.packed.product_floats, t.attention_floats(need.head_dim)});
+        if (t.packed.product == nullptr) continue;
+        // a weight, or two activations, packed whole; never more than one panel above the limit
+        shared = std::min(2 * width * width + 4 * rows * width,
+                          std::max(kPackedBytes, 64 * 2 * std::max(rows, width)));
     }
-    return ThreadScratch::bytes(floats, need.threads);
+    return SharedScratch::bytes(floats, shared, need.threads);
 }
 
 }  // namespace vt

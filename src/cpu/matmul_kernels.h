@@ -59,7 +59,23 @@ struct Heads {
     float scale = 1;
 };
 
+// bf16 products whose operands are packed as a whole before the blocks are computed; product is
+// null where the machine has no matrix unit.
+struct PackedTable {
+    int64_t side = 1, step = 1;  // an operand is packed in panels of `side` rows, `step` of k
+    int64_t block_m = 0, block_n = 0;
+    int64_t product_floats = 0;  // scratch of one calling thread
+    // Packs item i of an operand of `rows` kept indices and K summed ones into dst. Items are
+    // panels, or steps of k where o.across.
+    void (*pack_a)(uint16_t* dst, const Operand& o, int64_t rows, int64_t K, int64_t i) = nullptr;
+    void (*pack_b)(uint16_t* dst, const Operand& o, int64_t rows, int64_t K, int64_t i) = nullptr;
+    // One block; a null: p.a is not packed and not across. Both point at the block's first panel.
+    void (*product)(const Product& p, const uint16_t* a, const uint16_t* b,
+                    float* scratch) = nullptr;
+};
+
 struct MatmulTable {
+    PackedTable packed;
     // largest block that product() takes; K is unbounded
     int64_t block_m = 0, block_n = 0;
     int64_t product_floats = 0;  // scratch of one calling thread
@@ -93,3 +109,7 @@ namespace vt::avx512 {
 void fill_linear(kernel::MatmulTable& t);
 void fill_attention(kernel::MatmulTable& t);
 }  // namespace vt::avx512
+namespace vt::amx {
+/// Of fill_linear only t.packed.
+void fill_linear(kernel::MatmulTable& t);
+}  // namespace vt::amx

@@ -34,23 +34,32 @@ void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv,
     return t.dtype == DType::kBF16;
 }
 
-// ctx.scratch as one piece of `floats` per thread, each 64-byte aligned.
-class ThreadScratch {
+// What a bf16 product packs of its operands at a time, at most (unless 32 rows alone are more).
+inline constexpr int64_t kPackedBytes = int64_t{16} << 20;
+
+// ctx.scratch as `floats` per thread, each 64-byte aligned, and a piece shared by all.
+class SharedScratch {
   public:
-    ThreadScratch(const Ctx& ctx, int64_t floats) : floats_(round_up(floats, 16)) {
-        VT_CHECK(ctx.scratch.bytes() >= bytes(floats, ctx.pool->threads()),
-                 "scratch of {} bytes for {} floats on {} threads", ctx.scratch.bytes(), floats,
-                 ctx.pool->threads());
+    SharedScratch(const Ctx& ctx, int64_t floats, int64_t shared_bytes = 0)
+        : floats_(round_up(floats, 16)), threads_(ctx.pool->threads()) {
+        const int64_t need = bytes(floats, shared_bytes, threads_);
+        VT_CHECK(ctx.scratch.bytes() >= need, "scratch of {} bytes where {} are needed",
+                 ctx.scratch.bytes(), need);
         const auto at = reinterpret_cast<uintptr_t>(ctx.scratch.data);
         base_ = reinterpret_cast<float*>((at + 63) / 64 * 64);
     }
     [[nodiscard]] float* of(int thread) const { return base_ + thread * floats_; }
-    [[nodiscard]] static int64_t bytes(int64_t floats, int threads) {
-        return round_up(floats, 16) * 4 * threads + 64;
+    template <typename T>
+    [[nodiscard]] T* shared() const {
+        return reinterpret_cast<T*>(base_ + threads_ * floats_);
+    }
+    [[nodiscard]] static int64_t bytes(int64_t floats, int64_t shared_bytes, int threads) {
+        return round_up(floats, 16) * 4 * threads + shared_bytes + 64;
     }
 
   private:
     int64_t floats_;
+    int threads_;
     float* base_;
 };
 

@@ -66,7 +66,7 @@ struct Buffer {
 
 std::vector<Isa> sets() {
     std::vector<Isa> all;
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
         if (isa <= best_isa()) all.push_back(isa);
     }
     return all;

@@ -210,7 +210,7 @@ void run_rest(Runner& r, const Sizes& z) {
 
 std::vector<Isa> runnable() {
     std::vector<Isa> all;
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
         if (isa <= best_isa()) all.push_back(isa);
     }
     return all;

@@ -23,7 +23,7 @@ namespace {
 // The cpu tables this machine can run, and the reference itself (its share is 0).
 std::vector<const Ops*> backends() {
     std::vector<const Ops*> list{&ref_ops()};
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
         if (isa <= best_isa()) list.push_back(&cpu_ops_on(isa));
     }
     return list;
