@@ -163,32 +163,35 @@ ParamTable param_table(const WanConfig& c) {
 }
 
 void check_config(const WanConfig& c) {
-    const auto positive = [](const char* key, int64_t value) {
-        if (value < 1) {
-            raise(Fault::kUser, fmt::format("model.{} = {} must be at least 1", key, value),
+    // Upper bounds keep every product of two sizes inside 64 bits, whatever a file says.
+    constexpr int64_t kMost = 1 << 20;
+    const auto within = [](const char* key, int64_t value, int64_t most) {
+        if (value < 1 || value > most) {
+            raise(Fault::kUser, fmt::format("model.{} = {} must be from 1 to {}", key, value, most),
                   value == 0 ? "this preset takes it from the data; set it to use the model alone"
                              : "");
         }
     };
-    positive("patch_size[0]", c.patch_size.t);
-    positive("patch_size[1]", c.patch_size.h);
-    positive("patch_size[2]", c.patch_size.w);
-    positive("num_attention_heads", c.num_attention_heads);
-    positive("in_channels", c.in_channels);
-    positive("out_channels", c.out_channels);
-    positive("text_dim", c.text_dim);
-    positive("ffn_dim", c.ffn_dim);
-    positive("num_layers", c.num_layers);
-    positive("rope_max_seq_len", c.rope_max_seq_len);
-    if (c.attention_head_dim < 6 || c.attention_head_dim % 2 != 0) {
+    within("patch_size[0]", c.patch_size.t, 64);
+    within("patch_size[1]", c.patch_size.h, 64);
+    within("patch_size[2]", c.patch_size.w, 64);
+    within("num_attention_heads", c.num_attention_heads, 4096);
+    within("in_channels", c.in_channels, kMost);
+    within("out_channels", c.out_channels, kMost);
+    within("text_dim", c.text_dim, kMost);
+    within("freq_dim", c.freq_dim, kMost);
+    within("ffn_dim", c.ffn_dim, kMost);
+    within("num_layers", c.num_layers, 4096);
+    within("rope_max_seq_len", c.rope_max_seq_len, kMost);
+    if (c.attention_head_dim < 6 || c.attention_head_dim > 256 || c.attention_head_dim % 2 != 0) {
         raise(Fault::kUser,
-              fmt::format("model.attention_head_dim = {} must be even and at least 6: the rotation "
+              fmt::format("model.attention_head_dim = {} must be even, from 6 to 256: the rotation "
                           "turns pairs of channels on each of three axes",
                           c.attention_head_dim),
               "64 and 128 are the fast widths");
     }
-    if (c.freq_dim < 2 || c.freq_dim % 2 != 0) {
-        raise(Fault::kUser, fmt::format("model.freq_dim = {} must be even and positive: half "
+    if (c.freq_dim % 2 != 0) {
+        raise(Fault::kUser, fmt::format("model.freq_dim = {} must be even: half "
                                         "cosines, half sines",
                                         c.freq_dim));
     }
