@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cpu/cpu.h"
 #include "tests/model/wan_run.h"
 #include "tests/paths.h"
 #include "tests/ref/ref.h"
@@ -45,15 +46,20 @@ Golden load(const std::string& name) {
     return g;
 }
 
-// Every recorded gradient: its norm and first elements, relative to the norm.
+// Every recorded gradient: its norm and first elements, relative to the norm. Gradients that cancel
+// (those of queries and keys where there is one key) are compared with a thousandth of the largest.
 void check_grads(const Golden& g, const WanResult& got, double tolerance) {
     const ParamTable table = make_wan(g.c.config, kF64)->params();
+    double largest_l2 = 0;
+    for (const Json& want : g.json.at("grads")) {
+        largest_l2 = std::max(largest_l2, want.at("l2").get<double>());
+    }
     const auto one = [&](const std::string& name, const Json& want, const std::vector<double>& v) {
         CAPTURE(name);
-        const double l2 = want.at("l2");
-        CHECK(std::abs(norm2(v) - l2) <= tolerance * l2);
+        const double l2 = want.at("l2"), scale = std::max(l2, 1e-3 * largest_l2);
+        CHECK(std::abs(norm2(v) - l2) <= tolerance * scale);
         for (size_t i = 0; i < want.at("first").size(); ++i) {
-            CHECK(std::abs(v.at(i) - want["first"][i].get<double>()) <= tolerance * l2);
+            CHECK(std::abs(v.at(i) - want["first"][i].get<double>()) <= tolerance * scale);
         }
     };
     CHECK(g.json.at("grads").size() == table.size());
@@ -98,5 +104,31 @@ TEST_CASE("wan golden: float64 agrees with diffusers' class") {
         const auto want = g.json.at("out").get<std::vector<double>>();
         CHECK(max_abs_diff(got.out, want) < 6e-5 * std::max(1.0, largest(want)));
         check_grads(g, got, 3e-5);
+    }
+}
+
+TEST_CASE("wan golden: the CPU in float32 and bf16 agrees with diffusers' class") {
+    std::vector<std::string> names = kFromDiffusers;
+    names.emplace_back("wan_exact");
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const Golden g = load(name);
+        const auto want = g.json.at("out").get<std::vector<double>>();
+        const WanResult single = run_wan(cpu_ops(), kF32, g.c, {.threads = 2});
+        // float32 here and there: the class measured 7e-5 on outputs of 4; gradients have passed
+        // every layer twice
+        CHECK(max_abs_diff(single.out, want) < 6e-5 * std::max(1.0, largest(want)));
+        check_grads(g, single, 1e-4);
+
+        // three times what the class itself loses in bf16
+        const double lost = g.json.at("bf16_rel");
+        for (const Precision& p : {kBf16, kBf16Residual}) {
+            CHECK(relative(run_wan(cpu_ops(), p, g.c).out, want) < 3 * lost);
+        }
+        const WanResult low = run_wan(cpu_ops(), kBf16, g.c);
+        const WanResult full = run_wan(cpu_ops(), kBf16, g.c, {Recompute::kFull, 2});
+        CHECK(low.out == full.out);
+        CHECK(low.grads == full.grads);
+        CHECK(low.dx == full.dx);
     }
 }
