@@ -8,6 +8,7 @@
 #include "ckpt/load.h"
 #include "core/rng.h"
 #include "data/codec.h"
+#include "data/loader.h"
 #include "tests/e2e/job.h"
 #include "tests/support/child.h"
 
@@ -186,4 +187,46 @@ TEST_CASE("program: the process takes what the dry run says") {
         CHECK(taken <= 1.03 * declared + 64);
         CHECK(taken >= 0.9 * declared);  // the plan is not an over-estimate either
     }
+}
+
+TEST_CASE("program: overfitting one clip reproduces it") {
+    // The sampler starts at sigma = 1, where only the weights know the picture: uniform timesteps
+    // with a shift train that end as well.
+    const Job job(1);
+    const Ran trained = job.train(
+        "one",
+        "--set run.precision=bf16 --set run.train_iters=400 --set data.global_batch_size=16 "
+        "--set data.micro_batch_size=16 --set optim.lr=3e-3 --set optim.lr_warmup_iters=20 "
+        "--set objective.timestep_sampling=uniform --set objective.flow_shift=3 "
+        "--set objective.cfg_dropout_prob=0 --set model.num_attention_heads=6 "
+        "--set model.attention_head_dim=64 --set model.ffn_dim=768 --set log.log_interval=100 "
+        "--set log.eval_interval=0 --set checkpoint.save_interval=0 --set optim.ema_decay=[0.98]");
+    INFO(trained.output);
+    REQUIRE(trained.code == 0);
+    const auto data = Dataset::open({{expand_globs("*.h5", job.data), 1.0, "data"}});
+    const fs::path out = job.dir / "samples";
+    const Ran drawn = Job::vtrain(fmt::format(
+        "sample --checkpoint {} --out {} --prompt '{}' --steps 20 --guidance 1 --shift 1",
+        (job.dir / "one").string(), out.string(), data->caption(0, 0)));
+    INFO(drawn.output);
+    REQUIRE(drawn.code == 0);
+    const auto samples = Dataset::open({{{out / "samples.h5"}, 1.0, "samples"}});
+
+    const auto pixels = [](const Dataset& d) {
+        const auto s = d.sample(0, 0).shape;
+        std::vector<float> latent(size_t(s[0] * s[1] * s[2] * s[3]));
+        std::vector<float> text(size_t(d.facts().text_len * d.facts().text_dim));
+        d.read(0, 0, Tensor(latent.data(), {s[0], s[1], s[2], s[3]}, DType::kF32),
+               Tensor(text.data(), {d.facts().text_len, d.facts().text_dim}, DType::kF32));
+        return decode_latent(d.facts(), latent.data(), s[1], s[2], s[3]);
+    };
+    const Clip a = pixels(*data), b = pixels(*samples);
+    REQUIRE(a.rgb.size() == b.rgb.size());
+    double squares = 0;
+    for (size_t i = 0; i < a.rgb.size(); ++i) {
+        squares += std::pow(double(a.rgb[i]) - double(b.rgb[i]), 2);
+    }
+    const double psnr = 10 * std::log10(255.0 * 255.0 * double(a.rgb.size()) / squares);
+    MESSAGE("PSNR " << psnr << " dB");
+    CHECK(psnr >= 25);
 }
