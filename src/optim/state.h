@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/arena.h"
@@ -23,6 +24,10 @@ class OptimState {
 
     /// Moments to zero, EMAs to a copy of the weights.
     void init(const Ctx& ctx, const ParamStore& store);
+
+    /// EMAs of which a tensor "ema<k>/<param>" is in `missing` become copies of the weights.
+    void start_missing_emas(const Ctx& ctx, const ParamStore& store,
+                            const std::vector<std::string>& missing);
 
     /// One optimizer step over every trainable row: clip, decay, update, operand cast in one pass
     /// per tensor, then each EMA. scalars (kNumStepScalars) f32, decays (number of EMAs) f32, both

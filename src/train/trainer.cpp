@@ -96,7 +96,6 @@ void Trainer::declare() {
     ctx_.count = &count_;
     ctx_.scratch =
         memory_.scratch.alloc("op scratch", {in_.backend.scratch_bytes(need)}, DType::kU8);
-    make_loader();
 }
 
 // On measuring arenas it declares its buffers; on real ones it starts to read.
@@ -143,6 +142,7 @@ void Trainer::rehearse(const Ctx& meta) {
 const RunPlan& Trainer::plan() {
     if (plan_.total_bytes > 0) return plan_;
     declare();
+    make_loader();
     const Ops meta = meta_ops(in_.backend);
     OpCount count;
     Ctx ctx = ctx_;
@@ -174,12 +174,13 @@ std::vector<StateTensor> Trainer::state() const {
         add("adam_v", optim_->v()[i]);
         for (int64_t k = 0; k < optim_->num_ema(); ++k) {
             add(fmt::format("ema{}", k), optim_->ema(k)[i]);
+            out.back().optional = true;  // optim.ema_decay may grow on resume
         }
     }
     return out;
 }
 
-// Ready to train: memory taken, weights initial or from a checkpoint, the loader reading.
+// The memory taken, everything in its initial state.
 void Trainer::allocate() {
     (void)plan();
     loader_.reset();  // a declaration so far
@@ -213,7 +214,7 @@ void Trainer::check_resumable(const CheckpointInfo& info) const {
     }
 }
 
-void Trainer::adopt(const fs::path& dir, const CheckpointInfo& info) {
+void Trainer::adopt(const fs::path& dir, const CheckpointInfo& info, const LoadReport& report) {
     start_step_ = saved_step_ = info.step;
     cursor_ = info.cursor;
     if (info.extra.count("weights_only") != 0) {
@@ -221,6 +222,10 @@ void Trainer::adopt(const fs::path& dir, const CheckpointInfo& info) {
         say("weights from {}; optimizer and step start afresh", dir.string());
     } else {
         say("resumed from {}: step {}, {} samples consumed", dir.string(), info.step, info.cursor);
+        if (!report.missing.empty()) {
+            optim_->start_missing_emas(ctx_, *store_, report.missing);
+            say("averages that the checkpoint lacks start from its weights");
+        }
     }
 }
 
@@ -232,7 +237,7 @@ void Trainer::restore() {
     if (resume == "auto") {
         if (const std::optional<Loaded> got = load_latest(out, state(), in_.world, accept)) {
             run_id_ = got->info.run_id;
-            adopt(got->dir, got->info);
+            adopt(got->dir, got->info, got->report);
         }
     } else if (resume != "none") {
         const CheckpointInfo info = read_info(resume);
@@ -240,10 +245,9 @@ void Trainer::restore() {
         std::vector<StateTensor> wanted = state();
         const bool weights_only = info.extra.count("weights_only") != 0;
         for (StateTensor& t : wanted) {
-            t.optional = weights_only && t.name.rfind("model/", 0) != 0;
+            if (weights_only && t.name.rfind("model/", 0) != 0) t.optional = true;
         }
-        (void)load(resume, wanted);
-        adopt(resume, info);
+        adopt(resume, info, load(resume, wanted));
     }
     // Anything later belongs to a future that this run does not have.
     for (const fs::path& p : abandon_later(out, start_step_)) {
@@ -267,10 +271,7 @@ int Trainer::run() {
     metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", start_step_);
     events_ = std::make_unique<EventsFile>(out / "tensorboard", start_step_);
     clock_->roof = measure_matmul_rate(ctx_, model_->precision().operand);
-    loader_.reset();  // again from the restored cursor; its buffers are the ones declared
-    memory_.data.reset();
-    if (validator_) validator_->declare();
-    make_loader();
+    make_loader();  // reads from the restored cursor on
     return loop();
 }
 

@@ -83,7 +83,7 @@ class Trainer {
     void make_loader();
     void allocate();
     void restore();
-    void adopt(const fs::path& dir, const CheckpointInfo& info);
+    void adopt(const fs::path& dir, const CheckpointInfo& info, const LoadReport& report);
     void check_resumable(const CheckpointInfo& info) const;
     int loop();
     void save_checkpoint(int64_t step);

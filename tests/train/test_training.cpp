@@ -169,6 +169,30 @@ TEST_CASE("train: validation changes nothing, and is the same number for the sam
     CHECK(std::isfinite(losses[4]));
 }
 
+TEST_CASE("train: an average that is added on resume starts from the weights") {
+    const FakeData data(10, kTwoShapes);
+    const TempDir dir;
+    RunConfig c = tiny_config(dir / "run");
+    c.run.train_iters = 3;
+    const RunOutcome a = train(c, data);
+    REQUIRE(a.code == 0);
+    const ParamTable table = table_of(c, data);
+    const auto before = read_state(a.last, table, 1);
+    c.run.train_iters = 4;
+    c.optim.lr = c.optim.min_lr = c.optim.weight_decay = 0;  // the weights stay
+    c.optim.ema_decay = {0.9, 0.5};
+    const RunOutcome b = train(c, data);
+    REQUIRE(b.code == 0);
+    const auto after = read_state(b.last, table, 2);
+    const size_t n = table.size();
+    for (size_t i = 0; i < n; ++i) {
+        CAPTURE(table[i].name);
+        CHECK(after[i].second == before[i].second);
+        CHECK(after[4 * n + i].second == after[i].second);  // ema1: the weights themselves
+    }
+    CHECK(after[3 * n].second != after[0].second);  // ema0 went on from what it was
+}
+
 TEST_CASE("train: a signal saves at the step boundary and asks for a restart") {
     const FakeData data(10, kTwoShapes);
     const TempDir dir;
