@@ -14,6 +14,8 @@
 
 namespace vt {
 
+void add_ckpt_weights_commands(CLI::App& ckpt, Work& work);
+
 namespace {
 
 double mib(const Manifest& m) {
@@ -69,7 +71,7 @@ int check(const fs::path& dir) {
 }  // namespace
 
 void add_ckpt_command(CLI::App& app, Work& work) {
-    CLI::App* ckpt = app.add_subcommand("ckpt", "List and verify checkpoints");
+    CLI::App* ckpt = app.add_subcommand("ckpt", "List, verify, export and import checkpoints");
     ckpt->require_subcommand(1);
 
     const auto dir = std::make_shared<std::string>();
@@ -81,6 +83,7 @@ void add_ckpt_command(CLI::App& app, Work& work) {
         ckpt->add_subcommand("verify", "Compare every byte with its checksum; exit 3 on damage");
     verify_all->add_option("DIR", *dir, "run.out, or one checkpoint")->required();
     verify_all->callback([dir, &work] { work = [dir] { return check(*dir); }; });
+    add_ckpt_weights_commands(*ckpt, work);
 }
 
 }  // namespace vt

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// vtrain ckpt export and import: between checkpoints and folders of the diffusers library.
+// Floor 7.
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "app/commands.h"
+#include "app/run_config.h"
+#include "ckpt/load.h"
+#include "ckpt/save.h"
+#include "core/log.h"
+#include "data/facts.h"
+#include "model/diffusers.h"
+#include "model/registry.h"
+#include "model/wan_params.h"
+
+namespace vt {
+
+void add_ckpt_weights_commands(CLI::App& ckpt, Work& work);
+
+namespace {
+
+// One f32 tensor per row of the table, under the checkpoint names of `kind`.
+struct Values {
+    std::vector<std::vector<float>> memory;
+    std::vector<Tensor> tensors;
+    std::vector<StateTensor> states;
+
+    Values(const ParamTable& table, const std::string& kind) {
+        memory.reserve(table.size());
+        for (const ParamRow& row : table) {
+            memory.emplace_back(narrow<size_t>(row.shape.numel()));
+            tensors.emplace_back(memory.back().data(), row.shape, DType::kF32);
+            states.push_back(
+                {.name = kind + "/" + row.name, .global = row.shape, .local = tensors.back()});
+        }
+    }
+};
+
+struct ExportArgs {
+    std::string checkpoint, out, dtype = "fp32";
+    int ema = -1;  // -1: the weights themselves
+};
+
+int export_weights(const ExportArgs& a) {
+    const CheckpointInfo info = read_info(a.checkpoint);
+    if (info.config.empty()) {
+        raise(Fault::kUser,
+              fmt::format("{} holds imported weights without a run's configuration", a.checkpoint),
+              "the folder they were imported from is their export");
+    }
+    const std::string where = fmt::format("{} (its configuration)", a.checkpoint);
+    const RunConfig config = parse_run_config(info.config, where, a.checkpoint);
+    const WanConfig wan = wan_config(config.model, facts_from_json(info.facts_json, a.checkpoint));
+    const ParamTable table = wan::param_table(wan);
+    const auto emas = static_cast<int>(config.optim.ema_decay.size());
+    if (a.ema >= emas) {
+        raise(Fault::kUser, fmt::format("--ema {}, but the run keeps {} EMAs", a.ema, emas),
+              emas == 0 ? "leave --ema out"
+                        : fmt::format("0 to {}, as in optim.ema_decay", emas - 1));
+    }
+    const Values values(table, a.ema < 0 ? "model" : fmt::format("ema{}", a.ema));
+    load(a.checkpoint, values.states);
+    export_diffusers(a.out, wan, table, {values.tensors.begin(), values.tensors.end()},
+                     a.dtype == "bf16" ? DType::kBF16 : DType::kF32);
+    say("exported {} of step {} to {}", a.ema < 0 ? "the weights" : fmt::format("EMA {}", a.ema),
+        info.step, a.out);
+    return 0;
+}
+
+int import_weights(const std::string& weights, const std::string& out) {
+    const WanConfig wan = read_wan_config(weights);
+    const ParamTable table = wan::param_table(wan);
+    const Values values(table, "model");
+    import_diffusers(weights, table, values.tensors);
+    CheckpointInfo info;
+    info.build = VTRAIN_BUILD;
+    info.run_id = "import";
+    // moments, EMAs and the step start afresh
+    info.extra = {{"weights_only", "1"}, {"imported_from", weights}};
+    const auto world = self_group();
+    const fs::path at = save(out, info, values.states, *world);
+    say("imported {} tensors; train from them with checkpoint.resume = \"{}\"", table.size(),
+        at.string());
+    return 0;
+}
+
+}  // namespace
+
+void add_ckpt_weights_commands(CLI::App& ckpt, Work& work) {
+    const auto a = std::make_shared<ExportArgs>();
+    CLI::App* ex = ckpt.add_subcommand("export", "Write the weights as a diffusers folder");
+    ex->add_option("--checkpoint", a->checkpoint, "a step-N directory")->required();
+    ex->add_option("--out", a->out, "new folder: config.json and safetensors")->required();
+    ex->add_option("--ema", a->ema, "this EMA, counted as in optim.ema_decay from 0")
+        ->check(CLI::NonNegativeNumber);
+    ex->add_option("--dtype", a->dtype, "fp32 or bf16")->check(CLI::IsMember({"fp32", "bf16"}));
+    ex->callback([a, &work] { work = [a] { return export_weights(*a); }; });
+
+    const auto b = std::make_shared<ExportArgs>();
+    CLI::App* im = ckpt.add_subcommand("import", "Make a checkpoint of a diffusers folder");
+    im->add_option("--weights", b->checkpoint, "folder with config.json and safetensors")
+        ->required();
+    im->add_option("--out", b->out, "folder that gets step-00000000")->required();
+    im->callback([b, &work] { work = [b] { return import_weights(b->checkpoint, b->out); }; });
+}
+
+}  // namespace vt
