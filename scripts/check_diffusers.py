@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares `vtrain forward` and `vtrain convert` with diffusers' own Wan class.
+"""Compares `vtrain forward`, `ckpt import` and `ckpt export` with diffusers' own Wan class.
 
     pip install torch==2.15.0 diffusers==0.42.1 safetensors
     python scripts/check_diffusers.py [--vtrain build/release/vtrain]
 
 For several sizes: random weights in the real class, saved by it, run here and there, outputs and
-every gradient compared; then converted by vtrain (whole and sharded, f32 and bf16), loaded strictly
-by the real class and compared. Prints one line per comparison and exits 1 if one is over its limit.
+every gradient compared; then imported and exported by vtrain (whole and sharded, fp32 and bf16),
+loaded strictly by the real class and compared. Last, a run of five steps: its weights and its
+average, exported as fp32 and bf16, loaded strictly and run in both programs. Prints one line per
+comparison and exits 1 if one is over its limit.
 """
 import argparse
 import subprocess
@@ -35,6 +37,7 @@ CASES = {
 # cross-attention key biases, whose gradient nearly cancels).
 LIMIT_F32 = (1e-5, 3e-5)
 LIMIT_BF16 = (0.012, 0.2)
+CHANNELS = 3 * 2 * 4**2  # of the built-in codec with one temporal and two spatial levels
 failures = 0
 
 
@@ -53,6 +56,70 @@ def vtrain(program, *args):
     done = subprocess.run([program, *map(str, args)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, args))}: exit {done.returncode}\n{done.stderr}")
+
+
+def strictly(what, folder, kind):
+    model, info = WanTransformer3DModel.from_pretrained(folder, torch_dtype=kind,
+                                                        output_loading_info=True)
+    loose = sum(len(info.get(k, ())) for k in ("missing_keys", "unexpected_keys",
+                                               "mismatched_keys"))
+    report(f"{what} export, keys that do not match", loose, 0)
+    return model
+
+
+RUN = """
+[run]
+out = "run"
+seed = 1
+train_iters = 5
+[model]
+preset = "tiny"
+[data]
+train = ["data/*.h5"]
+global_batch_size = 4
+micro_batch_size = 2
+[optim]
+lr = 2e-3
+lr_warmup_iters = 1
+ema_decay = [0.5]
+"""
+
+
+def check_run(program, folder):
+    folder = Path(folder)
+    vtrain(program, "data", "synth", "--out", folder / "data", "--count", 8, "--size", "16x16",
+           "--frames", 5, "--temporal-levels", 1, "--spatial-levels", 2, "--text-dim", 16,
+           "--text-len", 8)
+    (folder / "run.toml").write_text(RUN)
+    vtrain(program, "--config", folder / "run.toml", "--set", f"run.out={folder / 'run'}")
+    outs = {}
+    for weights, flags in (("weights", ()), ("EMA", ("--ema", 0))):
+        for dtype in ("fp32", "bf16"):
+            what = f"run, {weights} {dtype}"
+            target = folder / f"{weights}_{dtype}"
+            vtrain(program, "ckpt", "export", "--checkpoint", folder / "run", "--out", target,
+                   "--dtype", dtype, *flags)
+            model = strictly(what, target, torch.float32).eval()  # bf16 values, computed in fp32
+            c = model.config
+            report(f"{what}: channels and text width that are not the data's",
+                   (c.in_channels, c.out_channels, c.text_dim) != (CHANNELS, CHANNELS, 16), 0)
+            torch.manual_seed(7)
+            inputs = dict(hidden_states=torch.randn(2, c.in_channels, 3, 4, 4),
+                          timestep=torch.tensor([100.0, 900.0]),
+                          encoder_hidden_states=torch.randn(2, 8, c.text_dim))
+            save_file(inputs, folder / "inputs.safetensors")
+            with torch.no_grad():
+                want = model(**inputs, return_dict=False)[0]
+            vtrain(program, "forward", "--weights", target, "--inputs",
+                   folder / "inputs.safetensors", "--out", f"{target}.safetensors")
+            got = load_file(f"{target}.safetensors")["out"]  # mapped: never written over
+            report(f"{what}: out, relative", rel(got, want), LIMIT_F32[0])
+            outs[weights, dtype] = got
+    for weights in ("weights", "EMA"):
+        report(f"run, {weights}: out of bf16 weights against fp32 ones, relative",
+               rel(outs[weights, "bf16"], outs[weights, "fp32"]), LIMIT_BF16[0])
+    if torch.equal(outs["weights", "fp32"], outs["EMA", "fp32"]):
+        sys.exit("the weights and their average give the same output")
 
 
 def check(program, name, folder):
@@ -82,7 +149,8 @@ def check(program, name, folder):
         got = load_file(folder / "out.safetensors")
         report(f"{name} {precision} out, relative", rel(got["out"], out.detach()), limit[0])
         if precision == "fp32":
-            report(f"{name} {precision} out, absolute", float((got["out"] - out.detach()).abs().max()), 1e-4)
+            report(f"{name} {precision} out, absolute",
+                   float((got["out"] - out.detach()).abs().max()), 1e-4)
         if set(got) != {"out", *("grad." + k for k in want)}:
             sys.exit(f"{name}: other tensors than expected")
         # A key's bias moves every score of a query alike, so its gradient is zero but for roundoff:
@@ -92,16 +160,13 @@ def check(program, name, folder):
                             max(float(g.norm()), floor), k) for k, g in want.items())
         report(f"{name} {precision} gradients, worst ({where})", worst, limit[1])
 
-    for dtype, shard in (("f32", 10**10), ("bf16", 10**10), ("f32", 60_000)):
-        target = folder / f"convert_{dtype}_{shard}"
-        vtrain(program, "convert", "--weights", folder / "model", "--out", target, "--dtype", dtype,
-               "--max-shard-bytes", shard)
-        kind = torch.float32 if dtype == "f32" else torch.bfloat16
-        back, info = WanTransformer3DModel.from_pretrained(target, torch_dtype=kind,
-                                                           output_loading_info=True)
-        loose = sum(len(info.get(k, ())) for k in ("missing_keys", "unexpected_keys",
-                                                   "mismatched_keys"))
-        report(f"{name} {dtype} export, keys that do not match", loose, 0)
+    vtrain(program, "ckpt", "import", "--weights", folder / "model", "--out", folder / "imported")
+    for dtype, shard in (("fp32", 10**10), ("bf16", 10**10), ("fp32", 60_000)):
+        target = folder / f"export_{dtype}_{shard}"
+        vtrain(program, "ckpt", "export", "--checkpoint", folder / "imported", "--out", target,
+               "--dtype", dtype, "--max-shard-bytes", shard)
+        kind = torch.float32 if dtype == "fp32" else torch.bfloat16
+        back = strictly(f"{name} {dtype}", target, kind)
         differ = [k for k, v in model.config.items() if not k.startswith("_") and
                   (list(back.config[k]) if k == "patch_size" else back.config[k]) !=
                   (list(v) if k == "patch_size" else v)]
@@ -118,4 +183,6 @@ options = parser.parse_args()
 for case in CASES:
     with tempfile.TemporaryDirectory() as tmp:
         check(options.vtrain, case, tmp)
+with tempfile.TemporaryDirectory() as tmp:
+    check_run(options.vtrain, tmp)
 sys.exit(failures != 0)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // vtrain ckpt: what checkpoints a run has, and whether every byte of them is what was saved.
 // Floor 7.
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -18,10 +20,27 @@ void add_ckpt_weights_commands(CLI::App& ckpt, Work& work);
 
 namespace {
 
-double mib(const Manifest& m) {
+std::string size_text(const Manifest& m) {
     int64_t bytes = 0;
     for (const ManifestFile& f : m.files) bytes += f.bytes;
-    return static_cast<double>(bytes) / 1048576.0;
+    const double mib = static_cast<double>(bytes) / 1048576.0;
+    return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
+
+// "weights, moments, 2 EMAs": the kinds of the names "kind/parameter".
+std::string contents(const Manifest& m) {
+    std::set<std::string> kinds;
+    for (const auto& [name, tensor] : m.tensors) kinds.insert(name.substr(0, name.find('/')));
+    const auto emas = std::count_if(kinds.begin(), kinds.end(), [](const std::string& kind) {
+        return kind.rfind("ema", 0) == 0;
+    });
+    std::string out = kinds.count("model") != 0 ? "weights" : "no weights";
+    if (kinds.count("adam_m") != 0) out += ", moments";
+    if (emas > 0) out += fmt::format(", {} EMA{}", emas, emas == 1 ? "" : "s");
+    if (const auto from = m.info.extra.find("imported_from"); from != m.info.extra.end()) {
+        out += " of " + from->second;
+    }
+    return out;
 }
 
 // The checkpoint at `dir`, or all of the run at `dir`, newest first.
@@ -38,16 +57,16 @@ std::vector<StepDir> checkpoints(const fs::path& dir) {
 }
 
 int list(const fs::path& dir) {
-    say("{:>12} {:>10} {:>8} {:>6}  {}", "step", "MiB", "tensors", "files", "run, layout, build");
+    static constexpr const char* kRow = "{:>10}  {:>10}  {:>10}  {:<8}  {:<10}  {}";
+    say(kRow, "step", "samples", "size", "run", "written on", "holds");
     int code = 0;
     for (const StepDir& d : checkpoints(dir)) {
         try {
             const Manifest m = read_manifest(d.path);
-            say("{:>12} {:>10.1f} {:>8} {:>6}  {}, {}, {} {}", m.info.step, mib(m),
-                m.tensors.size(), m.files.size(), m.info.run_id, m.info.mesh, m.info.build,
-                m.info.instruction_path);
+            say(kRow, m.info.step, m.info.cursor, size_text(m), m.info.run_id.substr(0, 8),
+                m.info.instruction_path.empty() ? "-" : m.info.instruction_path, contents(m));
         } catch (const Error& e) {
-            say("{:>12} not usable: {}", d.path.filename().string(), e.message());
+            say("{} not usable: {}", d.path.filename().string(), e.message());
             code = e.exit_code();
         }
     }

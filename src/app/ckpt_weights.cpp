@@ -9,6 +9,7 @@
 #include "app/commands.h"
 #include "app/run_config.h"
 #include "ckpt/load.h"
+#include "ckpt/run_dir.h"
 #include "ckpt/save.h"
 #include "core/log.h"
 #include "data/facts.h"
@@ -39,39 +40,58 @@ struct Values {
     }
 };
 
+constexpr const char* kSizes = "wan_config";  // CheckpointInfo::extra of imported weights
+
 struct ExportArgs {
     std::string checkpoint, out, dtype = "fp32";
     int ema = -1;  // -1: the weights themselves
+    int64_t shard_bytes = kMaxShardBytes;
 };
 
-int export_weights(const ExportArgs& a) {
-    const CheckpointInfo info = read_info(a.checkpoint);
-    if (info.config.empty()) {
-        raise(Fault::kUser,
-              fmt::format("{} holds imported weights without a run's configuration", a.checkpoint),
-              "the folder they were imported from is their export");
+// The sizes of the weights in a checkpoint, and how many EMAs lie beside them.
+struct Origin {
+    WanConfig wan;
+    int emas = 0;
+};
+
+Origin origin_of(const CheckpointInfo& info, const fs::path& dir) {
+    if (const auto sizes = info.extra.find(kSizes); sizes != info.extra.end()) {
+        return {wan_config_from_json(sizes->second, dir / "manifest.json"), 0};
     }
-    const std::string where = fmt::format("{} (its configuration)", a.checkpoint);
-    const RunConfig config = parse_run_config(info.config, where, a.checkpoint);
-    const WanConfig wan = wan_config(config.model, facts_from_json(info.facts_json, a.checkpoint));
-    const ParamTable table = wan::param_table(wan);
-    const auto emas = static_cast<int>(config.optim.ema_decay.size());
+    const std::string where = fmt::format("{} (its configuration)", dir.string());
+    const RunConfig config = parse_run_config(info.config, where, "/");
+    return {wan_config(config.model, facts_from_json(info.facts_json, dir.string())),
+            narrow<int>(std::ssize(config.optim.ema_decay))};
+}
+
+int export_weights(const ExportArgs& a) {
+    const fs::path dir = checkpoint_at(a.checkpoint);
+    const CheckpointInfo info = read_info(dir);
+    const auto [wan, emas] = origin_of(info, dir);
     if (a.ema >= emas) {
-        raise(Fault::kUser, fmt::format("--ema {}, but the run keeps {} EMAs", a.ema, emas),
+        raise(Fault::kUser,
+              fmt::format("--ema {}, but {} holds {} EMAs", a.ema, dir.string(), emas),
               emas == 0 ? "leave --ema out"
                         : fmt::format("0 to {}, as in optim.ema_decay", emas - 1));
     }
+    const ParamTable table = wan::param_table(wan);
     const Values values(table, a.ema < 0 ? "model" : fmt::format("ema{}", a.ema));
-    load(a.checkpoint, values.states);
+    load(dir, values.states);
     export_diffusers(a.out, wan, table, {values.tensors.begin(), values.tensors.end()},
-                     a.dtype == "bf16" ? DType::kBF16 : DType::kF32);
-    say("exported {} of step {} to {}", a.ema < 0 ? "the weights" : fmt::format("EMA {}", a.ema),
-        info.step, a.out);
+                     a.dtype == "bf16" ? DType::kBF16 : DType::kF32, a.shard_bytes);
+    say("exported {} of {} as {}: {} parameters in {} tensors, to {}",
+        a.ema < 0 ? "the weights" : fmt::format("EMA {}", a.ema), dir.string(), a.dtype,
+        count_elements(table), table.size(), a.out);
     return 0;
 }
 
 int import_weights(const std::string& weights, const std::string& out) {
     const WanConfig wan = read_wan_config(weights);
+    wan::check_config(wan);
+    if (!step_dirs(out).empty()) {
+        raise(Fault::kUser, fmt::format("{} holds checkpoints already", out),
+              "import into a new folder and name it in checkpoint.resume");
+    }
     const ParamTable table = wan::param_table(wan);
     const Values values(table, "model");
     import_diffusers(weights, table, values.tensors);
@@ -79,11 +99,13 @@ int import_weights(const std::string& weights, const std::string& out) {
     info.build = VTRAIN_BUILD;
     info.run_id = "import";
     // moments, EMAs and the step start afresh
-    info.extra = {{"weights_only", "1"}, {"imported_from", weights}};
+    info.extra = {{"weights_only", "1"},
+                  {"imported_from", fs::absolute(weights).lexically_normal().string()},
+                  {kSizes, wan_config_json(wan)}};
     const auto world = self_group();
     const fs::path at = save(out, info, values.states, *world);
-    say("imported {} tensors; train from them with checkpoint.resume = \"{}\"", table.size(),
-        at.string());
+    say("imported {} parameters in {} tensors; train from them with checkpoint.resume = \"{}\"",
+        count_elements(table), table.size(), fs::absolute(at).lexically_normal().string());
     return 0;
 }
 
@@ -92,16 +114,24 @@ int import_weights(const std::string& weights, const std::string& out) {
 void add_ckpt_weights_commands(CLI::App& ckpt, Work& work) {
     const auto a = std::make_shared<ExportArgs>();
     CLI::App* ex = ckpt.add_subcommand("export", "Write the weights as a diffusers folder");
-    ex->add_option("--checkpoint", a->checkpoint, "a step-N directory")->required();
+    ex->add_option("--checkpoint", a->checkpoint, "a step-N folder, or a run's folder (its newest)")
+        ->required();
     ex->add_option("--out", a->out, "new folder: config.json and safetensors")->required();
     ex->add_option("--ema", a->ema, "this EMA, counted as in optim.ema_decay from 0")
         ->check(CLI::NonNegativeNumber);
-    ex->add_option("--dtype", a->dtype, "fp32 or bf16")->check(CLI::IsMember({"fp32", "bf16"}));
+    ex->add_option("--dtype", a->dtype, "of the tensors not kept in fp32")
+        ->check(CLI::IsMember({"fp32", "bf16"}))
+        ->capture_default_str();
+    ex->add_option("--max-shard-bytes", a->shard_bytes, "a larger model is split into files")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     ex->callback([a, &work] { work = [a] { return export_weights(*a); }; });
 
     const auto b = std::make_shared<ExportArgs>();
-    CLI::App* im = ckpt.add_subcommand("import", "Make a checkpoint of a diffusers folder");
-    im->add_option("--weights", b->checkpoint, "folder with config.json and safetensors")
+    CLI::App* im =
+        ckpt.add_subcommand("import", "Make a checkpoint of diffusers or original Wan weights");
+    im->add_option("--weights", b->checkpoint,
+                   "folder: config.json and safetensors, in diffusers' or Wan's own names")
         ->required();
     im->add_option("--out", b->out, "folder that gets step-00000000")->required();
     im->callback([b, &work] { work = [b] { return import_weights(b->checkpoint, b->out); }; });

@@ -31,14 +31,6 @@ struct Flags {
     double guidance = 5.0, shift = 0;
 };
 
-// A step directory, or the newest good one of a run's folder.
-fs::path resolve_checkpoint(const std::string& path) {
-    if (fs::exists(fs::path(path) / "manifest.json")) return path;
-    if (const auto latest = find_latest(path)) return *latest;
-    raise(Fault::kUser, fmt::format("--checkpoint {}: no checkpoint there", path),
-          "give a step-N folder, or a run's folder that holds some");
-}
-
 std::vector<std::string> all_prompts(const Flags& f) {
     std::vector<std::string> out = f.prompts;
     if (!f.prompts_file.empty()) {
@@ -172,8 +164,16 @@ std::string load_weights(const fs::path& dir, const std::string& which, ParamSto
 }
 
 int sample(const Flags& f) {
-    const fs::path dir = resolve_checkpoint(f.checkpoint);
+    const fs::path dir = checkpoint_at(f.checkpoint);
     const CheckpointInfo info = read_info(dir);
+    if (info.config.empty()) {
+        raise(Fault::kUser,
+              fmt::format("{} holds imported weights: neither the codec nor the text encoder that "
+                          "go with them are known",
+                          dir.string()),
+              "train from it with checkpoint.resume on data encoded alike, and sample from that "
+              "run; one step with optim.lr = 0 is enough");
+    }
     const RunConfig config = parse_run_config(info.config, (dir / "manifest.json").string(), "/");
     const LatentFacts facts = facts_from_json(info.facts_json, dir.string());
     const std::vector<std::string> prompts = all_prompts(f);

@@ -148,6 +148,17 @@ std::optional<fs::path> find_latest(const fs::path& run_dir) {
     return next_good(step_dirs(run_dir), next);
 }
 
+fs::path checkpoint_at(const fs::path& path) {
+    std::error_code ignored;
+    if (fs::exists(path / kManifestName, ignored)) return path;
+    if (const std::optional<fs::path> latest = find_latest(path)) return *latest;
+    const bool some = !step_dirs(path).empty();
+    raise(some ? Fault::kData : Fault::kUser,
+          fmt::format("{}: {}", path.string(),
+                      some ? "none of the checkpoints there is usable" : "no checkpoint there"),
+          "give a step-N folder, or a run's folder that holds some");
+}
+
 CheckpointInfo read_info(const fs::path& dir) {
     return read_manifest(dir).info;
 }

@@ -20,6 +20,10 @@ namespace vt {
 /// stamps, *.tmp or *.abandoned-*. Call on one rank and broadcast (load_latest does).
 [[nodiscard]] std::optional<fs::path> find_latest(const fs::path& run_dir);
 
+/// `path` itself if it is a checkpoint, else the newest good one of the run's folder it names.
+/// kUser if there is neither, kData if there are some but none is good.
+[[nodiscard]] fs::path checkpoint_at(const fs::path& path);
+
 /// Facts of one checkpoint; the manifest is verified. kUser if `dir` is no checkpoint, kData naming
 /// it if it is damaged.
 [[nodiscard]] CheckpointInfo read_info(const fs::path& dir);

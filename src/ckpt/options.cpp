@@ -17,7 +17,9 @@ std::vector<Field> fields(CheckpointOptions& o) {
         {.key = "checkpoint.resume",
          .target = &o.resume,
          .help = "auto continues from the newest whole checkpoint in run.out if there is one; "
-                 "none starts anew; else the path of a checkpoint."},
+                 "none starts anew; else the path of a checkpoint, or of a run's folder for its "
+                 "newest: "
+                 "the run starts from there, and the same command goes on from its own."},
     };
 }
 

@@ -21,12 +21,16 @@ constexpr const char* kStem = "diffusion_pytorch_model";
 constexpr const char* kClass = "WanTransformer3DModel";
 constexpr const char* kOriginalClass = "WanModel";
 
-Json read_json(const fs::path& path) {
+Json parse_json(const std::string& text, const fs::path& path) {
     try {
-        return Json::parse(read_file(path));
+        return Json::parse(text);
     } catch (const Json::exception& e) {
         raise(Fault::kData, fmt::format("{} is not JSON: {}", path.string(), e.what()));
     }
+}
+
+Json read_json(const fs::path& path) {
+    return parse_json(read_file(path), path);
 }
 
 // --- config.json ------------------------------------------------------------------------------
@@ -148,7 +152,11 @@ WanConfig read_wan_config(const fs::path& dir) {
         raise(Fault::kUser, fmt::format("{} is not a folder with a config.json", dir.string()),
               "give the `transformer` folder of a diffusers pipeline");
     }
-    Fields f(read_json(path), path);
+    return wan_config_from_json(read_file(path), path);
+}
+
+WanConfig wan_config_from_json(const std::string& text, const fs::path& where) {
+    Fields f(parse_json(text, where), where);
     std::string name = kClass;
     f.take("_class_name", name);
     f.ignore("_diffusers_version");
@@ -160,7 +168,7 @@ WanConfig read_wan_config(const fs::path& dir) {
         take_original(f, c);
     } else {
         raise(Fault::kData, fmt::format("{}: \"_class_name\" is \"{}\", but must be \"{}\"",
-                                        path.string(), name, kClass));
+                                        where.string(), name, kClass));
     }
     f.warn_about_the_rest();
     return c;

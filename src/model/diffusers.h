@@ -25,6 +25,10 @@ inline constexpr int64_t kMaxShardBytes = 10'000'000'000;  // diffusers' default
 /// (another class, an image-conditioned variant).
 [[nodiscard]] WanConfig read_wan_config(const fs::path& dir);
 
+/// The text of config.json for these sizes, and its inverse: kData naming `where` and the field.
+[[nodiscard]] std::string wan_config_json(const WanConfig& config);
+[[nodiscard]] WanConfig wan_config_from_json(const std::string& text, const fs::path& where);
+
 /// Fills `master` (host memory, table order) from DIR. Strict: kData listing missing, extra and
 /// wrongly shaped tensors. Whole files and sharded folders, any floating format, diffusers' or the
 /// original's names.

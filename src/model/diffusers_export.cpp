@@ -14,30 +14,6 @@ using Json = nlohmann::json;
 
 constexpr const char* kStem = "diffusion_pytorch_model";
 
-std::string config_json(const WanConfig& c) {
-    using Ordered = nlohmann::ordered_json;
-    Ordered j;
-    j["_class_name"] = "WanTransformer3DModel";
-    j["_diffusers_version"] = kDiffusersVersion;
-    j["added_kv_proj_dim"] = nullptr;
-    j["attention_head_dim"] = c.attention_head_dim;
-    j["cross_attn_norm"] = true;
-    j["eps"] = c.eps;
-    j["ffn_dim"] = c.ffn_dim;
-    j["freq_dim"] = c.freq_dim;
-    j["image_dim"] = nullptr;
-    j["in_channels"] = c.in_channels;
-    j["num_attention_heads"] = c.num_attention_heads;
-    j["num_layers"] = c.num_layers;
-    j["out_channels"] = c.out_channels;
-    j["patch_size"] = {c.patch_size.t, c.patch_size.h, c.patch_size.w};
-    j["pos_embed_seq_len"] = nullptr;
-    j["qk_norm"] = "rms_norm_across_heads";
-    j["rope_max_seq_len"] = c.rope_max_seq_len;
-    j["text_dim"] = c.text_dim;
-    return j.dump(2) + "\n";
-}
-
 // Table indices of each file, in table order: a tensor that would pass the limit starts a new file.
 std::vector<std::vector<size_t>> shards(const std::vector<TensorSpec>& specs, int64_t limit) {
     std::vector<std::vector<size_t>> out(1);
@@ -97,6 +73,30 @@ void write_file(const fs::path& path, const std::vector<size_t>& members,
 
 }  // namespace
 
+std::string wan_config_json(const WanConfig& c) {
+    using Ordered = nlohmann::ordered_json;
+    Ordered j;
+    j["_class_name"] = "WanTransformer3DModel";
+    j["_diffusers_version"] = kDiffusersVersion;
+    j["added_kv_proj_dim"] = nullptr;
+    j["attention_head_dim"] = c.attention_head_dim;
+    j["cross_attn_norm"] = true;
+    j["eps"] = c.eps;
+    j["ffn_dim"] = c.ffn_dim;
+    j["freq_dim"] = c.freq_dim;
+    j["image_dim"] = nullptr;
+    j["in_channels"] = c.in_channels;
+    j["num_attention_heads"] = c.num_attention_heads;
+    j["num_layers"] = c.num_layers;
+    j["out_channels"] = c.out_channels;
+    j["patch_size"] = {c.patch_size.t, c.patch_size.h, c.patch_size.w};
+    j["pos_embed_seq_len"] = nullptr;
+    j["qk_norm"] = "rms_norm_across_heads";
+    j["rope_max_seq_len"] = c.rope_max_seq_len;
+    j["text_dim"] = c.text_dim;
+    return j.dump(2) + "\n";
+}
+
 void export_diffusers(const fs::path& dir, const WanConfig& config, const ParamTable& table,
                       const std::vector<CTensor>& master, DType dtype, int64_t max_shard_bytes) {
     VT_CHECK(master.size() == table.size(), "{} tensors for {} parameters", master.size(),
@@ -139,7 +139,7 @@ void export_diffusers(const fs::path& dir, const WanConfig& config, const ParamT
         const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
         write_atomic(temp / fmt::format("{}.safetensors.index.json", kStem), index.dump(2) + "\n");
     }
-    write_atomic(temp / "config.json", config_json(config));
+    write_atomic(temp / "config.json", wan_config_json(config));
     fsync_dir(temp);
     fs::rename(temp, target, failed);
     if (failed) {

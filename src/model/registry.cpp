@@ -40,6 +40,31 @@ WanConfig wan_config(const ModelOptions& o, const LatentFacts& facts) {
     return c;
 }
 
+void require_same_sizes(const WanConfig& stored, const WanConfig& run, const std::string& where) {
+    std::vector<std::string> differ;
+    const auto compare = [&](const char* key, const auto& there, const auto& here) {
+        if (there != here) differ.push_back(fmt::format("{}: {} there, {} here", key, there, here));
+    };
+    const auto list = [](Patch p) { return fmt::format("[{}, {}, {}]", p.t, p.h, p.w); };
+    compare("model.patch_size", list(stored.patch_size), list(run.patch_size));
+    compare("model.num_attention_heads", stored.num_attention_heads, run.num_attention_heads);
+    compare("model.attention_head_dim", stored.attention_head_dim, run.attention_head_dim);
+    compare("model.ffn_dim", stored.ffn_dim, run.ffn_dim);
+    compare("model.num_layers", stored.num_layers, run.num_layers);
+    compare("model.in_channels (the data's)", stored.in_channels, run.in_channels);
+    compare("model.text_dim (the data's)", stored.text_dim, run.text_dim);
+    // no keys of their own: every preset has them alike
+    compare("out_channels", stored.out_channels, run.out_channels);
+    compare("freq_dim", stored.freq_dim, run.freq_dim);
+    compare("eps", stored.eps, run.eps);
+    if (differ.empty()) return;
+    raise(Fault::kUser,
+          fmt::format("the weights of {} have other sizes than [model]: {}", where,
+                      fmt::join(differ, "; ")),
+          "set the sizes of [model] to those of the weights; channels and text width come from the "
+          "data, which must be encoded as the weights expect");
+}
+
 std::unique_ptr<Model> make_model(const ModelOptions& o, const LatentFacts& facts,
                                   const Precision& precision) {
     if (o.family == "wan") return make_wan(wan_config(o, facts), precision);

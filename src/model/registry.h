@@ -15,6 +15,10 @@ namespace vt {
 /// naming the key if the preset is unknown or contradicts the data.
 [[nodiscard]] WanConfig wan_config(const ModelOptions& o, const LatentFacts& facts);
 
+/// May a run with the sizes `run` take weights of the sizes `stored`, which lie at `where`? kUser
+/// naming every key of [model] that differs.
+void require_same_sizes(const WanConfig& stored, const WanConfig& run, const std::string& where);
+
 [[nodiscard]] std::unique_ptr<Model> make_model(const ModelOptions& o, const LatentFacts& facts,
                                                 const Precision& precision);
 

@@ -9,6 +9,7 @@
 #include "data/facts.h"
 #include "fault/signal.h"
 #include "meta/meta.h"
+#include "model/diffusers.h"
 #include "model/registry.h"
 #include "prof/machine.h"
 
@@ -174,7 +175,6 @@ std::vector<StateTensor> Trainer::state() const {
         add("adam_v", optim_->v()[i]);
         for (int64_t k = 0; k < optim_->num_ema(); ++k) {
             add(fmt::format("ema{}", k), optim_->ema(k)[i]);
-            out.back().optional = true;  // optim.ema_decay may grow on resume
         }
     }
     return out;
@@ -195,15 +195,33 @@ void Trainer::allocate() {
     optim_->init(ctx_, *store_);
 }
 
+namespace {
+
+bool weights_only(const CheckpointInfo& info) {
+    return info.extra.count("weights_only") != 0;
+}
+
+std::string extra(const CheckpointInfo& info, const char* key) {
+    const auto it = info.extra.find(key);
+    return it == info.extra.end() ? "" : it->second;
+}
+
+}  // namespace
+
 void Trainer::check_resumable(const CheckpointInfo& info) const {
     if (info.data_fingerprint != in_.train.fingerprint() && config_.data.on_change == "refuse" &&
-        info.extra.count("weights_only") == 0) {
+        !weights_only(info)) {
         raise(Fault::kUser,
               fmt::format("the training data is not what the checkpoint of step {} was trained on "
                           "(files, counts or checksums differ)",
                           info.step),
               "put the shards back, or set data.on_change = \"new_epoch\" to go on with the new "
               "data from here");
+    }
+    if (const std::string sizes = extra(info, "wan_config"); !sizes.empty()) {
+        const std::string from = extra(info, "imported_from");
+        require_same_sizes(wan_config_from_json(sizes, from),
+                           wan_config(config_.model, in_.train.facts()), from);
     }
     if (!info.config.empty() && in_.check_resume) in_.check_resume(info.config);
     if (info.instruction_path != in_.backend.instruction_path && !info.instruction_path.empty()) {
@@ -214,46 +232,67 @@ void Trainer::check_resumable(const CheckpointInfo& info) const {
     }
 }
 
-void Trainer::adopt(const fs::path& dir, const CheckpointInfo& info, const LoadReport& report) {
+// The checkpoint that checkpoint.resume names by its path; nothing for auto and none. A path that
+// this run started from before counts as auto: whoever starts the same command again after a
+// signal means to go on, not to go back.
+std::optional<fs::path> Trainer::resume_source() {
+    const std::string& resume = config_.checkpoint.resume;
+    if (resume == "auto" || resume == "none") return std::nullopt;
+    const std::string origin = fs::weakly_canonical(resume).string();
+    if (const std::optional<fs::path> own = find_latest(config_.run.out)) {
+        if (extra(read_info(*own), "started_from") == origin) return std::nullopt;
+    }
+    const fs::path dir = checkpoint_at(resume);
+    check_resumable(read_info(dir));
+    origin_ = origin;
+    return dir;
+}
+
+void Trainer::adopt(const Loaded& loaded) {
+    const CheckpointInfo& info = loaded.info;
     start_step_ = saved_step_ = info.step;
     cursor_ = info.cursor;
-    if (info.extra.count("weights_only") != 0) {
+    if (weights_only(info)) {
         optim_->init(ctx_, *store_);  // zero moments; EMAs start from the loaded weights
-        say("weights from {}; optimizer and step start afresh", dir.string());
-    } else {
-        say("resumed from {}: step {}, {} samples consumed", dir.string(), info.step, info.cursor);
-        if (!report.missing.empty()) {
-            optim_->start_missing_emas(ctx_, *store_, report.missing);
-            say("averages that the checkpoint lacks start from its weights");
-        }
+        say("weights from {}; optimizer and step start afresh", loaded.dir.string());
+        return;
+    }
+    const std::vector<std::string>& missing = loaded.report.missing;
+    for (const std::string& name : missing) {
+        if (name.rfind("ema", 0) == 0) continue;
+        raise(Fault::kData, fmt::format("{} has no tensor '{}'", loaded.dir.string(), name));
+    }
+    say("resumed from {}: step {}, {} samples consumed", loaded.dir.string(), info.step,
+        info.cursor);
+    if (!missing.empty()) {
+        optim_->start_missing_emas(ctx_, *store_, missing);
+        say("averages that the checkpoint lacks start from its weights");
     }
 }
 
-void Trainer::restore() {
+void Trainer::restore(const std::optional<fs::path>& source) {
     const fs::path out = config_.run.out;
-    const std::string& resume = config_.checkpoint.resume;
-    const auto accept = [&](const CheckpointInfo& info) { check_resumable(info); };
+    const bool anew = config_.checkpoint.resume == "none";
     run_id_ = new_run_id();
-    if (resume == "auto") {
-        if (const std::optional<Loaded> got = load_latest(out, state(), in_.world, accept)) {
-            run_id_ = got->info.run_id;
-            adopt(got->dir, got->info, got->report);
+    std::vector<StateTensor> wanted = state();
+    // Imports hold nothing else, and optim.ema_decay may have grown; adopt() tells them apart.
+    for (StateTensor& t : wanted) t.optional = t.name.rfind("model/", 0) != 0;
+    if (source) {
+        const CheckpointInfo info = read_info(*source);
+        adopt({*source, info, load(*source, wanted)});
+    } else if (!anew) {
+        const auto accept = [&](const CheckpointInfo& info) { check_resumable(info); };
+        if (const std::optional<Loaded> got = load_latest(out, wanted, in_.world, accept)) {
+            adopt(*got);
+            origin_ = extra(got->info, "started_from");
+            if (!weights_only(got->info)) run_id_ = got->info.run_id;
         }
-    } else if (resume != "none") {
-        const CheckpointInfo info = read_info(resume);
-        accept(info);
-        std::vector<StateTensor> wanted = state();
-        const bool weights_only = info.extra.count("weights_only") != 0;
-        for (StateTensor& t : wanted) {
-            if (weights_only && t.name.rfind("model/", 0) != 0) t.optional = true;
-        }
-        adopt(resume, info, load(resume, wanted));
     }
     // Anything later belongs to a future that this run does not have.
     for (const fs::path& p : abandon_later(out, start_step_)) {
         warn("set aside {}: later than the step this run starts from", p.string());
     }
-    if (start_step_ == 0 && resume == "none") {
+    if (anew) {
         for (const StepDir& d : step_dirs(out)) (void)abandon(d.path);
     }
     store_->refresh_operands(ctx_);
@@ -261,12 +300,14 @@ void Trainer::restore() {
 
 int Trainer::run() {
     const SignalGuard signals;  // SIGTERM, SIGINT, SIGUSR1 ask for a save
-    (void)plan();               // refuses what cannot work before anything is written
+    // both refuse what cannot work before anything is written
+    (void)plan();
+    const std::optional<fs::path> source = resume_source();
     const fs::path out = config_.run.out;
     const RunLock lock(out);
     clean_stale(out);
     allocate();
-    restore();
+    restore(source);
     write_atomic(out / "config.toml", in_.config_text);
     metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", start_step_);
     events_ = std::make_unique<EventsFile>(out / "tensorboard", start_step_);
@@ -317,16 +358,17 @@ int Trainer::loop() {
 
 void Trainer::save_checkpoint(int64_t step) {
     const std::array<int64_t, 4> shape = in_.train.shapes().front();  // what sampling defaults to
-    const CheckpointInfo info{.step = step,
-                              .cursor = cursor_,
-                              .config = in_.config_text,
-                              .facts_json = facts_json(in_.train.facts()),
-                              .data_fingerprint = in_.train.fingerprint(),
-                              .mesh = in_.mesh,
-                              .build = VTRAIN_BUILD,
-                              .instruction_path = in_.backend.instruction_path,
-                              .run_id = run_id_,
-                              .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))}}};
+    CheckpointInfo info{.step = step,
+                        .cursor = cursor_,
+                        .config = in_.config_text,
+                        .facts_json = facts_json(in_.train.facts()),
+                        .data_fingerprint = in_.train.fingerprint(),
+                        .mesh = in_.mesh,
+                        .build = VTRAIN_BUILD,
+                        .instruction_path = in_.backend.instruction_path,
+                        .run_id = run_id_,
+                        .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))}}};
+    if (!origin_.empty()) info.extra["started_from"] = origin_;
     (void)save(config_.run.out, info, state(), in_.world);
     saved_step_ = step;
     (void)prune(config_.run.out, config_.checkpoint.keep_last, run_id_);

@@ -82,8 +82,9 @@ class Trainer {
     void rehearse(const Ctx& meta);
     void make_loader();
     void allocate();
-    void restore();
-    void adopt(const fs::path& dir, const CheckpointInfo& info, const LoadReport& report);
+    [[nodiscard]] std::optional<fs::path> resume_source();
+    void restore(const std::optional<fs::path>& source);
+    void adopt(const Loaded& loaded);
     void check_resumable(const CheckpointInfo& info) const;
     int loop();
     void save_checkpoint(int64_t step);
@@ -111,6 +112,7 @@ class Trainer {
     uint64_t cursor_ = 0;
     StepObserver* observer_ = nullptr;
     std::string run_id_;
+    std::string origin_;  // the path this run's first step came from; empty: none
     struct Clock;
     std::unique_ptr<Clock> clock_;
     std::unique_ptr<MetricsFile> metrics_;

@@ -23,7 +23,8 @@ TEST_CASE("vtrain ckpt: lists and verifies; damage gives exit 3 and the file's n
     const std::string program = test::program().string(), at = dir.path().string();
     test::Ran ran = test::run(program + " ckpt ls " + at);
     CHECK(ran.code == 0);
-    CHECK(ran.output.find("20") < ran.output.find("10 "));
+    CHECK(ran.output.find("\n        20  ") < ran.output.find("\n        10  "));
+    CHECK(ran.output.find("\n        10  ") != std::string::npos);
     CHECK(test::run(program + " ckpt verify " + at).code == 0);
     CHECK(test::run(program + " ckpt verify " + at + "/step-00000010").output ==
           at + "/step-00000010: good\n");

@@ -86,7 +86,16 @@ TEST_CASE("vtrain ckpt: export, import and back; an EMA as bf16") {
     }
     CHECK(test::run(program + "export --ema 1 --checkpoint " + at + " --out " + out + "x").code ==
           2);
-    CHECK(test::run(program + "export --checkpoint " + imported.string() + " --out " + out + "x")
-              .code == 2);
+    // from the folder of the imported weights, in several files
+    ran = test::run(program + "export --max-shard-bytes 100000 --checkpoint " + back + " --out " +
+                    out + "2");
+    REQUIRE_MESSAGE(ran.code == 0, ran.output);
+    CHECK(fs::exists(out + "2/diffusion_pytorch_model.safetensors.index.json"));
+    CHECK(read_file(out + "2/config.json") == read_file(out + "/config.json"));
+    CHECK(test::run(program + "export --ema 0 --checkpoint " + back + " --out " + out + "x").code ==
+          2);
+    CHECK(test::run(program + "import --weights " + out + "2 --out " + back).code == 2);
+    ran = test::run(program + "ls " + back);
+    CHECK(ran.output.find("  import    -           weights of " + out) != std::string::npos);
     CHECK(test::run(program + "export --checkpoint " + at + " --out " + out).code == 2);
 }
