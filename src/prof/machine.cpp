@@ -40,7 +40,7 @@ double measure_matmul_rate(const Ctx& ctx, DType operand) {
     fill(c, w, 0.25);
     double best = 1e30;
     const double begin = seconds_now();
-    for (int i = 0; i < 20 && seconds_now() - begin < 0.15; ++i) {
+    for (int i = 0; i < 2 || (i < 20 && seconds_now() - begin < 0.15); ++i) {
         const double t = seconds_now();
         linear_fwd(c, y, {}, x, w, {}, Epilogue::kNone);
         if (i > 0) best = std::min(best, seconds_now() - t);  // the first call builds kernels
