@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "tests/e2e/job.h"
 #include "tests/support/child.h"
+#include "train/metrics.h"
 
 using namespace vt;
 using namespace vt::test;
@@ -229,4 +230,42 @@ TEST_CASE("program: overfitting one clip reproduces it") {
     const double psnr = 10 * std::log10(255.0 * 255.0 * double(a.rgb.size()) / squares);
     MESSAGE("PSNR " << psnr << " dB");
     CHECK(psnr >= 25);
+}
+
+TEST_CASE("program: configs/smoke.toml reproduces its committed losses") {
+    const TempDir dir;
+    REQUIRE(Job::vtrain(fmt::format("data synth --out {} --count 256 --valid 16 --size 32x32 "
+                                    "--frames 9 --text-dim 64 --text-len 8",
+                                    (dir / "data").string()))
+                .code == 0);
+    // The first 60 of its 200 steps: the learning rate of a step does not depend on where a run
+    // ends.
+    const Ran ran = Job::vtrain(fmt::format(
+        "--config {} --set run.out={} --set data.train={}/*.h5 --set data.valid={}/valid/*.h5 "
+        "--set "
+        "run.train_iters=60 --set optim.lr_decay_iters=200 --set checkpoint.save_interval=0 --set "
+        "log.sample_interval=0 --set log.eval_interval=0",
+        (source_dir() / "configs" / "smoke.toml").string(), (dir / "run").string(),
+        (dir / "data").string(), (dir / "data").string()));
+    INFO(ran.output);
+    REQUIRE(ran.code == 0);
+    std::ifstream committed(source_dir() / "configs" / "smoke_losses.tsv");
+    std::string line;
+    int compared = 0;
+    const std::vector<MetricRow> rows = read_metrics(dir / "run" / "metrics.jsonl");
+    while (std::getline(committed, line)) {
+        long long step = 0;
+        double loss = 0, norm = 0;
+        if (std::sscanf(line.c_str(), "train %lld %lf %lf", &step, &loss, &norm) != 3) continue;
+        for (const MetricRow& r : rows) {
+            if (r.eval || r.step != step) continue;
+            ++compared;
+            CAPTURE(step);
+            // Another instruction set or library may round differently; over these few steps u_f32
+            // grows by less than 1e3.
+            CHECK(std::abs(r.loss.value_or(0) / loss - 1) < 1e3 * unit_roundoff(DType::kF32));
+            CHECK(std::abs(r.grad_norm.value_or(0) / norm - 1) < 1e4 * unit_roundoff(DType::kF32));
+        }
+    }
+    CHECK(compared == 4);
 }
