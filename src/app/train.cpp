@@ -2,6 +2,7 @@
 // `vtrain --config run.toml` and `vtrain train`: from the configuration to a running Trainer.
 // Floor 7.
 #include <algorithm>
+#include <map>
 
 #include <CLI/CLI.hpp>
 
@@ -48,12 +49,22 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     say("executed per step, recompute and all row operations included: {}",
         human(p.executed_flop_per_step, "flop"));
     if (!details) return;
-    std::vector<Arena::Item> items = p.activations;
+    // Each block declares the same names: add them up.
+    struct Total {
+        int64_t bytes = 0, count = 0;
+    };
+    std::map<std::string, Total> by_name;
+    for (const Arena::Item& item : p.activations) {
+        by_name[item.what].bytes += item.bytes;
+        ++by_name[item.what].count;
+    }
+    std::vector<std::pair<std::string, Total>> items(by_name.begin(), by_name.end());
     std::stable_sort(items.begin(), items.end(),
-                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-    say("largest activations (one micro-batch):");
+                     [](const auto& x, const auto& y) { return x.second.bytes > y.second.bytes; });
+    say("largest activations (one micro-batch, all blocks):");
     for (size_t i = 0; i < std::min<size_t>(items.size(), 12); ++i) {
-        say("  {:<32}{}", items[i].what, mebibytes(items[i].bytes));
+        say("  {:<22}x {:<5}{}", items[i].first, items[i].second.count,
+            mebibytes(items[i].second.bytes));
     }
 }
 
