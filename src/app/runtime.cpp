@@ -5,6 +5,7 @@
 #include <map>
 
 #include "app/run_config.h"
+#include "comm/launch.h"
 #include "config/toml.h"
 #include "core/log.h"
 #include "cpu/cpu.h"
@@ -21,10 +22,27 @@ const Ops& backend_for(const std::string& device) {
     return ops;
 }
 
+namespace {
+
+// Ranks that do not know of each other would each train alone and write over each other.
+std::unique_ptr<Group> world_of_one() {
+    const Launch l = launch();
+    if (l.ranks > 1) {
+        raise(Fault::kUser,
+              fmt::format("rank {} of {} ({}): this build trains on one rank", l.rank, l.ranks,
+                          l.found),
+              "start one process: without a launcher, or with mpirun -n 1 or srun -n 1; it uses "
+              "all cores it is given (run.threads)");
+    }
+    return self_group();
+}
+
+}  // namespace
+
 Runtime::Runtime(const RunConfig& config)
     : pool(narrow<int>(config.run.threads)),
       ops(&backend_for(config.run.device)),
-      world(self_group()),
+      world(world_of_one()),
       mesh(make_mesh(config.parallel, world->size(), world->rank())) {
     std::vector<SourceSpec> sources;
     for (const DataSource& s : config.data.train) {

@@ -16,8 +16,9 @@
 namespace vt {
 
 struct Runtime {
-    /// kUser if the device is not in this build, the layout does not fit the ranks, or the data
-    /// cannot be used. Writes nothing (but the shards' cached indexes).
+    /// kUser if the device is not in this build, a launcher started more than one rank, the layout
+    /// does not fit the ranks, or the data cannot be used. Writes nothing (but the shards' cached
+    /// indexes).
     explicit Runtime(const RunConfig& config);
 
     Pool pool;
