@@ -11,16 +11,15 @@
 #include "ckpt/run_dir.h"
 #include "ckpt/save.h"
 #include "comm/agree.h"
+#include "comm/threads.h"
 #include "tests/ckpt/fault_shim.h"
 #include "tests/ckpt/states.h"
-#include "tests/ckpt/team.h"
 #include "tests/paths.h"
 
 using namespace vt;
 using test::Armed;
 using test::Mischief;
 using test::State;
-using test::Team;
 
 namespace {
 
@@ -41,7 +40,7 @@ std::vector<StateTensor> shares(State& s, const Group& world) {
 TEST_CASE("ranks: what 4 save, 1, 3 and 7 load, bit for bit") {
     const test::TempDir dir;
     State saved(9);
-    Team(4).run([&](Group& world) {
+    run_ranks(4, [&](Group& world) {
         const Armed quiet(Mischief::kNone, -1);
         save(dir.path(), at_step(3), shares(saved, world), world);
     });
@@ -52,7 +51,7 @@ TEST_CASE("ranks: what 4 save, 1, 3 and 7 load, bit for bit") {
     for (const int ranks : {1, 3, 7}) {
         State got(0);
         std::atomic<int> steps{0};
-        Team(ranks).run([&](Group& world) {
+        run_ranks(ranks, [&](Group& world) {
             const auto loaded = load_latest(dir.path(), shares(got, world), world, {});
             if (loaded) steps += static_cast<int>(loaded->info.step);
         });
@@ -70,12 +69,12 @@ TEST_CASE("ranks: a failing call on any rank fails the save on all, naming the r
             CAPTURE(culprit);
             CAPTURE(n);
             fs::remove_all(dir);
-            Team(3).run([&](Group& world) {
+            run_ranks(3, [&](Group& world) {
                 const Armed quiet(Mischief::kNone, -1);
                 save(dir, at_step(3), shares(old_state, world), world);
             });
             std::array<std::string, 3> said;
-            Team(3).run([&](Group& world) {
+            run_ranks(3, [&](Group& world) {
                 const auto r = static_cast<size_t>(world.rank());
                 const bool bad = world.rank() == culprit;
                 const Armed armed(bad ? Mischief::kErrno : Mischief::kNone, n, ENOSPC);
@@ -94,7 +93,7 @@ TEST_CASE("ranks: a failing call on any rank fails the save on all, naming the r
             }
             CHECK(find_latest(dir) == dir / "step-00000003");
             CHECK_FALSE(fs::exists(dir / "step-00000004.tmp"));
-            Team(3).run([&](Group& world) {  // room again
+            run_ranks(3, [&](Group& world) {  // room again
                 const Armed quiet(Mischief::kNone, -1);
                 save(dir, at_step(4), shares(saved, world), world);
                 (void)load_latest(dir, shares(got, world), world, {});
@@ -107,7 +106,7 @@ TEST_CASE("ranks: a failing call on any rank fails the save on all, naming the r
 TEST_CASE("ranks: damage that one rank meets sends all to the checkpoint before") {
     const test::TempDir dir;
     State old_state(8), saved(9), got(0);
-    Team(3).run([&](Group& world) {
+    run_ranks(3, [&](Group& world) {
         const Armed quiet(Mischief::kNone, -1);
         save(dir.path(), at_step(3), shares(old_state, world), world);
         save(dir.path(), at_step(4), shares(saved, world), world);
@@ -117,7 +116,7 @@ TEST_CASE("ranks: damage that one rank meets sends all to the checkpoint before"
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write_atomic(shard, bytes);
     std::atomic<int> steps{0};
-    Team(3).run([&](Group& world) {
+    run_ranks(3, [&](Group& world) {
         steps += static_cast<int>(
             load_latest(dir.path(), shares(got, world), world, {}).value().info.step);
     });
@@ -129,7 +128,7 @@ TEST_CASE("ranks: parts that do not tile, and refusals, are one error everywhere
     const test::TempDir dir;
     State s(9);
     std::atomic<int> bugs{0}, refused{0};
-    Team(3).run([&](Group& world) {
+    run_ranks(3, [&](Group& world) {
         auto states = shares(s, world);
         if (world.rank() == 1) states.pop_back();
         if (world.rank() == 2) states[0] = share_of(s.whole()[0], 1, 3);  // twice the second third
@@ -141,7 +140,7 @@ TEST_CASE("ranks: parts that do not tile, and refusals, are one error everywhere
     });
     CHECK(bugs == 3);
     CHECK(fs::is_empty(dir.path()));
-    Team(3).run([&](Group& world) {
+    run_ranks(3, [&](Group& world) {
         const Armed quiet(Mischief::kNone, -1);
         save(dir.path(), at_step(3), shares(s, world), world);
         try {
