@@ -44,13 +44,14 @@ cmake --build --preset release --target vtrain -j "$(nproc)"
 vtrain=build/release/vtrain
 mkdir -p "$out"
 
-clip=(--size 64x64 --frames 17 --fps 8)
+# small enough that a few minutes on two cores show what is learned
+clip=(--size 24x24 --frames 9 --fps 8 --spatial-levels 1 --text-dim 64 --text-len 8)
 if [[ -z $videos ]]; then
     videos=$out/clips
     if [[ ! -e $videos ]]; then
         step "clips of moving shapes"
         rm -rf "$videos.part"
-        "$vtrain" data synth --count 400 --mp4 "$videos.part" "${clip[@]}"
+        "$vtrain" data synth --count 1500 --mp4 "$videos.part" "${clip[@]}"
         mv "$videos.part" "$videos"
     fi
 fi
@@ -103,7 +104,7 @@ done < <(find "$videos" -type f ! -name '*.txt' -print0 | sort -z)
 args=()
 for p in "${prompts[@]}"; do args+=(--prompt "$p"); done
 rm -rf "$out/samples"
-"$vtrain" sample --checkpoint "$out/run" --out "$out/samples" "${args[@]}"
+"$vtrain" sample --checkpoint "$out/run" --out "$out/samples" --guidance 2 "${args[@]}"
 "$vtrain" plot "$out/run" --out "$out/loss.png" --smooth 5
 
 printf '\n== made in %d min %02d s\n' $((SECONDS / 60)) $((SECONDS % 60))

@@ -70,7 +70,7 @@ struct Sample {
 struct SampleFiles {
     fs::path latents;              // samples.h5
     fs::path sheet;                // samples.png; empty if the codec is not a built-in one
-    std::vector<fs::path> videos;  // sample-NNNNNN.mp4; empty as well without libav
+    std::vector<fs::path> videos;  // sample-NNNNNN.mp4, small ones enlarged; empty without libav
 };
 
 /// Writes samples of one shape into `dir` (made if needed): samples.h5 (f32 latents with the data

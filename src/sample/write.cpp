@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The files of drawn samples.
 // Floor 5.
+#include <algorithm>
 #include <system_error>
 
 #include "core/check.h"
@@ -10,6 +11,30 @@
 #include "sample/sampler.h"
 
 namespace vt {
+
+namespace {
+
+// Videos of small training sizes, to be watched: every pixel becomes a square of whole pixels, so
+// that the short side reaches kWatchable. Larger ones are left as they are.
+Clip watchable(const Clip& clip) {
+    constexpr int64_t kWatchable = 240;
+    const int64_t k = std::max<int64_t>(1, kWatchable / std::min(clip.H, clip.W));
+    if (k == 1) return clip;
+    Clip out{.T = clip.T, .H = clip.H * k, .W = clip.W * k, .fps = clip.fps, .rgb = {}};
+    out.rgb.reserve(static_cast<size_t>(out.T * out.H * out.W * 3));
+    for (int64_t t = 0; t < out.T; ++t) {
+        for (int64_t y = 0; y < out.H; ++y) {
+            for (int64_t x = 0; x < out.W; ++x) {
+                const uint8_t* from =
+                    &clip.rgb[static_cast<size_t>(((t * clip.H + y / k) * clip.W + x / k) * 3)];
+                out.rgb.insert(out.rgb.end(), from, from + 3);
+            }
+        }
+    }
+    return out;
+}
+
+}  // namespace
 
 SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const LatentShape& shape,
                           const std::vector<Sample>& samples,
@@ -45,7 +70,7 @@ SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const L
     if (!have_video()) return files;
     for (size_t i = 0; i < samples.size(); ++i) {
         files.videos.push_back(dir / fmt::format("sample-{:06}.mp4", samples[i].index));
-        write_mp4(files.videos.back(), clips[i]);
+        write_mp4(files.videos.back(), watchable(clips[i]));
     }
     return files;
 }
