@@ -2,8 +2,10 @@
 // Linear layers: cuts the output into blocks by shape; each block sums over its whole depth in one
 // thread, so the bits do not depend on how many threads there are.
 #include <algorithm>
+#include <cstring>
 
 #include "cpu/matmul_parts.h"
+#include "cpu/onednn.h"
 
 namespace vt {
 
@@ -29,6 +31,20 @@ class Blocks {
             longer = std::max<int64_t>(longer / 2, 32);
         }
     }
+    // Blocks for the library, which needs large ones: none is made smaller than `work`
+    // multiply-adds to have more of them.
+    static Blocks for_library(int64_t M, int64_t N, int64_t K) {
+        constexpr int64_t kEnough = 12, kWork = int64_t{1} << 22;
+        Blocks b;
+        int64_t limit_m = kLibraryM, limit_n = kLibraryN;
+        for (;;) {
+            b.rows_ = cut(M, limit_m, 32);
+            b.columns_ = cut(N, limit_n, 64);
+            const int64_t m = b.rows_.piece, n = b.columns_.piece;
+            if (b.count() >= kEnough || m * n * K < 2 * kWork) return b;
+            (m >= n ? limit_m : limit_n) = std::max<int64_t>(std::max(m, n) / 2, 32);
+        }
+    }
     [[nodiscard]] int64_t count() const { return rows_.count * columns_.count; }
     struct Block {
         int64_t m, n, M, N;
@@ -39,6 +55,7 @@ class Blocks {
     }
 
   private:
+    Blocks() = default;
     Cut rows_, columns_;
 };
 
@@ -68,6 +85,76 @@ void run_blocks(const MatmulTable& t, const Ctx& ctx, const Product& p) {
     ctx.pool->parallel_for(blocks.count(), [&](int64_t i, int thread) {
         const auto [m, n, M, N] = blocks.at(i);
         t.product(part_of(p, m, n, M, N), scratch.of(thread));
+    });
+}
+
+// B's rows [k, k + K) of N columns, one after another: where they lie some KiB apart they share few
+// sets of the first cache, and the library, which reads them in place, runs at half its speed.
+void gather(float* dst, const Operand& b, int64_t k, int64_t K, int64_t N) {
+    const float* src = static_cast<const float*>(b.data) + k * b.ld;
+    for (int64_t i = 0; i < K; ++i) {
+        std::memcpy(dst + i * N, src + i * b.ld, static_cast<size_t>(N) * sizeof(float));
+    }
+}
+
+// One block by the library, kLibraryDepth of the summed index at a time, then its epilogue; false,
+// nothing written, if it has no kernel for it.
+bool library_block(const MatmulTable& t, const Product& p, float* scratch) {
+    const bool in_place =
+        !p.y_bf16 && p.bias == nullptr && (p.finish == Finish::kStore || p.finish == Finish::kAdd);
+    float* sums = in_place ? static_cast<float*>(p.y) : scratch;
+    float* gathered = scratch + round_up(p.M * p.N, 16);
+    const Cut depth = cut(p.K, kLibraryDepth, 64);
+    float* library = gathered + round_up(depth.piece * p.N, 16);
+    BlockProduct block;
+    block.M = p.M;
+    block.N = p.N;
+    block.lda = p.a.ld;
+    block.ldb = p.b.across ? p.N : p.b.ld;
+    block.ldc = in_place ? p.ld : p.N;
+    block.a_across = p.a.across;
+    block.b_across = p.b.across;
+    block.add = in_place && p.finish == Finish::kAdd;
+    for (int64_t i = 0; i < depth.count; ++i) {
+        const int64_t k = depth.begin(i);
+        block.K = depth.size(i);
+        const auto at = [k](const Operand& o) {
+            return static_cast<const float*>(o.data) + k * (o.across ? o.ld : 1);
+        };
+        if (p.b.across) gather(gathered, p.b, k, block.K, p.N);
+        if (!library_product(block, at(p.a), p.b.across ? gathered : at(p.b), sums, library)) {
+            VT_CHECK(i == 0, "oneDNN computed {} of {} parts of a sum", i, depth.count);
+            return false;
+        }
+        block.add = true;
+    }
+    if (!in_place) t.finish(p, sums, p.N);
+    return true;
+}
+
+// Which f32 products oneDNN computes, where there is AVX-512. Its rate over that of the kernels of
+// isa/linear.cpp, interleaved, one thread, Xeon model 207, M x N x K of the forward:
+//                  48x128x128  320x128x128  1024x256x1024  1024x1536x1536  4096x256x256
+//                  512x6144x1536
+//   forward           1.39        1.80          1.13            0.96           1.51          0.97
+//   input gradient    1.25        1.72          0.89            0.98           1.33          1.12
+//   weight gradient   1.47        1.31          1.03            1.06           0.85          1.02
+// so all but sums much longer than the output is wide. In bf16 it reached 0.2 to 1.08 times the
+// tiles of amx/linear.cpp (f32 sums, the same epilogues), below AVX-512 it has only its general
+// gemm; these stay here.
+bool by_library(const MatmulTable& t, const Product& p) {
+    if (!t.library_f32 || p.K == 0 || p.a.bf16 || p.b.bf16) return false;
+    return !p.a.across || p.K <= 4 * std::min(p.M, p.N);
+}
+
+void run_library(const MatmulTable& t, const Ctx& ctx, const Product& p) {
+    const Blocks blocks = Blocks::for_library(p.M, p.N, p.K);
+    const SharedScratch scratch(
+        ctx, std::max(library_floats(std::max({p.M, p.N, p.K})), t.product_floats));
+    ctx.pool->parallel_for(blocks.count(), [&](int64_t i, int thread) {
+        const auto [m, n, M, N] = blocks.at(i);
+        const Product part = part_of(p, m, n, M, N);
+        if (!library_block(t, part, scratch.of(thread))) t.product(part, scratch.of(thread));
     });
 }
 
@@ -127,7 +214,9 @@ void run_pieces(const PackedTable& t, const Ctx& ctx, const Product& p) {
 
 void run(const MatmulTable& t, const Ctx& ctx, const Product& p) {
     if (p.M == 0 || p.N == 0) return;
-    if (p.K > 0 && p.a.bf16 && p.b.bf16 && t.packed.product != nullptr) {
+    if (by_library(t, p)) {
+        run_library(t, ctx, p);
+    } else if (p.K > 0 && p.a.bf16 && p.b.bf16 && t.packed.product != nullptr) {
         run_pieces(t.packed, ctx, p);
     } else {
         run_blocks(t, ctx, p);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The linear and attention slots of the CPU table.
 //
-// The products are the project's own kernels and not a library's: a library chooses its kernel by
-// the machine, so the bits would not belong to the instruction path that a checkpoint records; it
-// packs or copies into memory of its own; and its epilogues cannot write what the backward reads.
+// Products are oneDNN's or the project's own kernels', by shape (linear.cpp says which and why).
+// oneDNN is held to the instruction set that the path names, and the path names its version.
 #include "cpu/matmul.h"
 
 #include <algorithm>
@@ -23,6 +22,7 @@ kernel::MatmulTable make_table(Isa isa) {
         case Isa::kAvx512:
             avx512::fill_linear(t);
             avx512::fill_attention(t);
+            t.library_f32 = true;
             break;
         case Isa::kAvx2:
             avx2::fill_linear(t);
@@ -52,6 +52,7 @@ void fill(Ops& ops) {
     ops.attention_fwd = Slot<isa, cpu_attention_fwd>::call;
     ops.attention_delta = Slot<isa, cpu_attention_delta>::call;
     ops.attention_bwd = Slot<isa, cpu_attention_bwd>::call;
+    if (isa >= Isa::kAvx512) ops.instruction_path += "+" + library_name();
 }
 
 }  // namespace
@@ -103,6 +104,9 @@ int64_t matmul_scratch_bytes(const ScratchNeed& need) {
         const kernel::MatmulTable& t = matmul_table(isa);
         floats = std::max(
             {floats, t.product_floats, t.packed.product_floats, t.attention_floats(need.head_dim)});
+        if (t.library_f32) {
+            floats = std::max(floats, library_floats(std::max(need.rows, need.width)));
+        }
         if (t.packed.product == nullptr) continue;
         // a weight, or two activations, packed whole; never more than one panel above the limit
         shared = std::min(2 * width * width + 4 * rows * width,

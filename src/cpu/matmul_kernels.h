@@ -76,10 +76,13 @@ struct PackedTable {
 
 struct MatmulTable {
     PackedTable packed;
+    bool library_f32 = false;  // oneDNN may compute products of f32 operands
     // largest block that product() takes; K is unbounded
     int64_t block_m = 0, block_n = 0;
     int64_t product_floats = 0;  // scratch of one calling thread
     void (*product)(const Product& p, float* scratch) = nullptr;
+    // What follows the sums of a block, c[m * ldc + n], that were computed elsewhere.
+    void (*finish)(const Product& p, const float* c, int64_t ldc) = nullptr;
     // out[n] += sum over rows of x[s * ld + n], n < N; index: bf16
     void (*column_sum[2])(float* out, const void* x, int64_t ld, int64_t S, int64_t N) = {};
 

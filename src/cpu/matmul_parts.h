@@ -3,9 +3,12 @@
 // of one op into blocks. Floor 2.
 #pragma once
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "cpu/isa.h"
 #include "cpu/matmul_kernels.h"
+#include "cpu/onednn.h"
 
 namespace vt {
 
@@ -36,6 +39,19 @@ void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv,
 
 // What a bf16 product packs of its operands at a time, at most (unless 32 rows alone are more).
 inline constexpr int64_t kPackedBytes = int64_t{16} << 20;
+
+// Largest block handed to oneDNN, and how much of the summed index at a time.
+inline constexpr int64_t kLibraryM = 512, kLibraryN = 512, kLibraryDepth = 512;
+
+/// Scratch of one thread for such blocks when no size of a product exceeds `longest`: the sums, the
+/// gathered part of an operand, and the library's own.
+[[nodiscard]] inline int64_t library_floats(int64_t longest) {
+    const auto at_most = [longest](int64_t limit) {
+        return std::min(limit, round_up(longest, 64));
+    };
+    return at_most(kLibraryM) * at_most(kLibraryN) + at_most(kLibraryDepth) * at_most(kLibraryN) +
+           kLibraryScratch / 4;
+}
 
 // ctx.scratch as `floats` per thread, each 64-byte aligned, and a piece shared by all.
 class SharedScratch {

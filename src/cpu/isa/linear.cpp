@@ -57,6 +57,10 @@ void product(const Product& p, float* scratch) {
     } while (k0 < p.K);
 }
 
+void finish(const Product& p, const float* c, int64_t ldc) {
+    finish_tile(p, c, ldc, 0, 0, p.M, p.N);
+}
+
 // Runs of 64 rows are summed first, so that the rounding error grows with the square root of a
 // small number.
 template <typename T>
@@ -81,6 +85,7 @@ void fill_linear(kernel::MatmulTable& t) {
     t.block_n = kBlockN;
     t.product_floats = (kBlockM + kBlockN) * kDepth + kBlockM * kBlockN;
     t.product = product;
+    t.finish = finish;
     t.column_sum[0] = column_sum<float>;
     t.column_sum[1] = column_sum<uint16_t>;
 }
