@@ -95,8 +95,8 @@ void check_resumed_config(const std::string& old_text, const RunConfig& now) {
         if (was == before.end() || was->second == value) continue;
         if (key == "data.train") {
             // The samples are compared by the data's fingerprint and the folders may move, but the
-            // weights decide which sample an ordinal means.
-            if (same_weights(old.data.train, now.data.train)) {
+            // weights decide which sample an ordinal means; data.on_change allows both to change.
+            if (same_weights(old.data.train, now.data.train) || now.data.on_change == "new_epoch") {
                 say("changed since the checkpoint: data.train: {} -> {}", was->second, value);
             } else {
                 refused += fmt::format("{}data.train: {} in the checkpoint, {} now",

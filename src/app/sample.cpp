@@ -2,6 +2,7 @@
 // `vtrain sample`: from a checkpoint and captions to latents, and through the codec to video and
 // pictures. Floor 7.
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -34,10 +35,17 @@ struct Flags {
 std::vector<std::string> all_prompts(const Flags& f) {
     std::vector<std::string> out = f.prompts;
     if (!f.prompts_file.empty()) {
+        if (!fs::is_regular_file(f.prompts_file)) {
+            raise(Fault::kUser, fmt::format("--prompts {}: no such file", f.prompts_file));
+        }
         const std::string text = read_file(f.prompts_file);
         for (size_t at = 0; at < text.size();) {
             const size_t end = std::min(text.find('\n', at), text.size());
-            if (end > at) out.push_back(text.substr(at, end - at));
+            // a carriage return of a foreign line end is not part of the caption
+            const size_t last = text.find_last_not_of(" \t\r", end == at ? at : end - 1);
+            if (end > at && last != std::string::npos && last >= at) {
+                out.push_back(text.substr(at, last + 1 - at));
+            }
             at = end + 1;
         }
     }
@@ -102,6 +110,8 @@ Texts embed(const std::vector<std::string>& prompts, const LatentFacts& facts, c
 }
 
 // --size HxW and --frames in pixels, or what the model was trained on.
+constexpr int64_t kMaxSide = 65536;  // pixels, frames: keeps every product far from overflow
+
 LatentShape wanted_shape(const Flags& f, const LatentFacts& facts, const CheckpointInfo& info) {
     LatentShape s{facts.channels, 0, 0, 0};
     const auto trained = info.extra.find("shape");
@@ -113,11 +123,14 @@ LatentShape wanted_shape(const Flags& f, const LatentFacts& facts, const Checkpo
     }
     if (!f.size.empty()) {
         long long h = 0, w = 0;
-        if (std::sscanf(f.size.c_str(), "%lldx%lld", &h, &w) != 2 || h <= 0 || w <= 0 ||
-            h % facts.scale[1] != 0 || w % facts.scale[2] != 0) {
+        int used = 0;
+        if (std::sscanf(f.size.c_str(), "%lldx%lld%n", &h, &w, &used) != 2 ||
+            used != static_cast<int>(f.size.size()) || h <= 0 || w <= 0 || h > kMaxSide ||
+            w > kMaxSide || h % facts.scale[1] != 0 || w % facts.scale[2] != 0) {
             raise(Fault::kUser,
-                  fmt::format("--size {}: must be HxW in pixels, multiples of {} and {}", f.size,
-                              facts.scale[1], facts.scale[2]));
+                  fmt::format("--size {}: must be HxW in pixels, multiples of {} and {}, at most "
+                              "{}",
+                              f.size, facts.scale[1], facts.scale[2], kMaxSide));
         }
         s.H = h / facts.scale[1];
         s.W = w / facts.scale[2];
@@ -146,7 +159,7 @@ std::string load_weights(const fs::path& dir, const std::string& which, ParamSto
     };
     std::string kind = which == "raw" ? "model" : which;
     if (which == "auto") kind = has("ema0") ? "ema0" : "model";
-    if (!has(kind)) {
+    if ((kind != "model" && kind.rfind("ema", 0) != 0) || which == "model" || !has(kind)) {
         raise(Fault::kUser,
               fmt::format("--weights {}: {} has no such tensors", which, dir.string()),
               "one of: auto, raw, ema0, ema1, ... as optim.ema_decay lists them");
@@ -161,6 +174,20 @@ std::string load_weights(const fs::path& dir, const std::string& which, ParamSto
     }
     (void)load(dir, wanted);
     return kind;
+}
+
+void make_folder(const std::string& path) {
+    std::error_code ec;
+    fs::create_directories(path, ec);
+    if (ec || !fs::is_directory(path)) {
+        raise(Fault::kUser, fmt::format("--out {}: cannot be made a folder{}{}", path,
+                                        ec ? ": " : "", ec ? ec.message() : ""));
+    }
+    // what an earlier call left would pass for this one's
+    for (const auto& entry : fs::directory_iterator(path)) {
+        const std::string name = entry.path().filename().string();
+        if (name.rfind("sample-", 0) == 0 && name.ends_with(".mp4")) fs::remove(entry.path());
+    }
 }
 
 int sample(const Flags& f) {
@@ -180,6 +207,7 @@ int sample(const Flags& f) {
     const Texts texts = embed(prompts, facts, f);
     const LatentShape shape = wanted_shape(f, facts, info);
 
+    make_folder(f.out);  // before the work, not after
     Pool pool(narrow<int>(f.threads));
     const Precision precision = make_precision(config.run.precision, config.model);
     const std::unique_ptr<Model> model = make_model(config.model, facts, precision);
@@ -253,24 +281,29 @@ void add_sample_command(CLI::App& app, Work& work) {
     sub->add_option("--out", f->out, "folder for latents, videos and pictures")->required();
     sub->add_option("--prompt", f->prompts, "caption (repeatable)")->allow_extra_args(false);
     sub->add_option("--prompts", f->prompts_file, "text file with one caption a line");
-    sub->add_option("--count", f->count, "samples per caption")->check(CLI::PositiveNumber);
+    sub->add_option("--count", f->count, "samples per caption")->check(CLI::Range(1, 10000));
     sub->add_option("--size", f->size, "HxW in pixels; default: a size of the training data");
     sub->add_option("--frames", f->frames, "frames of the video; default: as the training data")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(int64_t{1}, kMaxSide));
     sub->add_option("--steps", f->steps, "Euler steps")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     sub->add_option("--guidance", f->guidance, "classifier-free guidance w; 1 or less: none")
+        ->check(CLI::Range(0.0, 1000.0))
         ->capture_default_str();
-    sub->add_option("--shift", f->shift,
-                    "timestep shift; default: objective.flow_shift of the run");
-    sub->add_option("--seed", f->seed, "seed of the starting noise")->capture_default_str();
+    sub->add_option("--shift", f->shift, "timestep shift; default: objective.flow_shift of the run")
+        ->check(CLI::Range(1e-3, 1e3));
+    sub->add_option("--seed", f->seed, "seed of the starting noise")
+        ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
+        ->capture_default_str();
     sub->add_option("--weights", f->weights, "auto (the first EMA, else raw), raw, ema0, ema1, ...")
         ->capture_default_str();
     sub->add_option("--text", f->text_file,
                     "embeddings of the captions, for encoders not built in");
     sub->add_option("--device", f->device, "auto, cpu or cuda")->capture_default_str();
-    sub->add_option("--threads", f->threads, "0: all the process may use")->capture_default_str();
+    sub->add_option("--threads", f->threads, "0: all the process may use")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
     sub->callback([f, &work] { work = [f] { return sample(*f); }; });
 }
 

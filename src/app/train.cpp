@@ -10,6 +10,8 @@
 #include "app/run_config.h"
 #include "app/runtime.h"
 #include "core/log.h"
+#include "fault/signal.h"
+#include "prof/machine.h"
 #include "train/trainer.h"
 
 namespace vt {
@@ -38,6 +40,12 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
         if (b > 0) say("  {:<14}{}", name_of(static_cast<MemCategory>(i)), mebibytes(b));
     }
     say("  {:<14}{}", "sum", mebibytes(p.total_bytes));
+    const int64_t machine = machine_memory();
+    if (machine > 0 && p.total_bytes > machine) {
+        warn("this machine has {:.1f} GiB of memory, the run wants {:.1f} GiB",
+             static_cast<double>(machine) / (1 << 30),
+             static_cast<double>(p.total_bytes) / (1 << 30));
+    }
     for (const RunPlan::ShapeRow& s : p.shapes) {
         say("shape (C,T,H,W) = ({},{},{},{}): {} tokens and {} of training per sample; {} tokens, "
             "{} "
@@ -70,6 +78,7 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
 
 int train(const std::string& file, const std::vector<std::string>& sets, bool dry_run) {
     const RunConfig config = load_run_config(file, sets);
+    const SignalGuard signals;  // SIGTERM, SIGINT, SIGUSR1, SIGHUP ask for a save, from here on
     Runtime runtime(config);
     const TrainerInput input{
         .config = config,

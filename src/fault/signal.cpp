@@ -14,7 +14,11 @@ namespace vt {
 
 namespace {
 
-constexpr std::array<int, 4> kSignals{SIGTERM, SIGINT, SIGUSR1, SIGXFSZ};
+constexpr std::array<int, 6> kSignals{SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGXFSZ, SIGPIPE};
+
+bool ignored(int signal) {
+    return signal == SIGXFSZ || signal == SIGPIPE;
+}
 
 // A handler has no other way to reach its process than objects of static storage.
 std::atomic<bool> g_installed{false};
@@ -36,7 +40,7 @@ void handle(int signal) {
     const int saved_errno = errno;
     int none = 0;
     const bool first = g_first.compare_exchange_strong(none, signal);
-    if (signal != SIGUSR1) {
+    if (signal == SIGTERM || signal == SIGINT) {
         int64_t never = 0;
         const int64_t now = now_ns();
         if (!g_ended.compare_exchange_strong(never, now) &&
@@ -60,7 +64,7 @@ SignalGuard::SignalGuard() {
     g_ended = 0;
     for (size_t i = 0; i < kSignals.size(); ++i) {
         struct sigaction action {};
-        action.sa_handler = kSignals.at(i) == SIGXFSZ ? SIG_IGN : handle;
+        action.sa_handler = ignored(kSignals.at(i)) ? SIG_IGN : handle;
         action.sa_flags = SA_RESTART;  // libraries need not expect EINTR
         ::sigemptyset(&action.sa_mask);
         ::sigaction(kSignals.at(i), &action, &before_.at(i));

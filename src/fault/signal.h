@@ -7,11 +7,12 @@
 
 namespace vt {
 
-// While it lives: SIGTERM, SIGINT and SIGUSR1 are remembered, SIGXFSZ is ignored (a write past the
-// file size limit then fails with EFBIG like any other full disk). A second SIGTERM or SIGINT ends
-// the process by that signal, without saving; one that comes within kEcho of the first is the same
-// request sent twice (a launcher and a terminal both deliver it) and is not counted.
-// The destructor puts the handlers back that were there before. One at a time (kBug).
+// While it lives: SIGTERM, SIGINT, SIGUSR1 and SIGHUP are remembered; SIGXFSZ is ignored (a write
+// past the file size limit then fails with EFBIG like any other full disk), and SIGPIPE (a reader
+// of the log that goes away does not end the run). A second SIGTERM or SIGINT ends the process by
+// that signal, without saving; one that comes within kEcho of the first is the same request sent
+// twice (a launcher and a terminal both deliver it) and is not counted. The destructor puts the
+// handlers back that were there before. One at a time (kBug).
 class SignalGuard {
   public:
     static constexpr double kEcho = 0.2;  // seconds
@@ -22,11 +23,11 @@ class SignalGuard {
     SignalGuard& operator=(const SignalGuard&) = delete;
 
   private:
-    std::array<struct sigaction, 4> before_{};
+    std::array<struct sigaction, 6> before_{};
 };
 
-/// True after SIGTERM, SIGINT or SIGUSR1 since the guard was made. This process only: ranks agree
-/// with an all_reduce(kMax). Cheap enough for every loop that may take long.
+/// True after SIGTERM, SIGINT, SIGUSR1 or SIGHUP since the guard was made. This process only: ranks
+/// agree with an all_reduce(kMax). Cheap enough for every loop that may take long.
 [[nodiscard]] bool stop_requested();
 
 /// The first such signal, or 0.

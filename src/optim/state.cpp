@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "optim/state.h"
 
-#include <algorithm>
-
 namespace vt {
 
 OptimState::OptimState(const ParamTable& table, const OptimOptions& options, DType stat)
@@ -31,15 +29,9 @@ void OptimState::init(const Ctx& ctx, const ParamStore& store) {
     }
 }
 
-void OptimState::start_missing_emas(const Ctx& ctx, const ParamStore& store,
-                                    const std::vector<std::string>& missing) {
-    for (size_t k = 0; k < ema_.size(); ++k) {
-        const std::string prefix = fmt::format("ema{}/", k);
-        const bool lacks = std::any_of(missing.begin(), missing.end(), [&](const std::string& n) {
-            return n.rfind(prefix, 0) == 0;
-        });
-        if (!lacks) continue;
-        for (size_t i = 0; i < table_.size(); ++i) cast(ctx, ema_[k][i], store.master()[i]);
+void OptimState::start_ema(const Ctx& ctx, const ParamStore& store, int64_t k) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+        cast(ctx, ema_.at(static_cast<size_t>(k))[i], store.master()[i]);
     }
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "core/arena.h"
@@ -25,9 +24,8 @@ class OptimState {
     /// Moments to zero, EMAs to a copy of the weights.
     void init(const Ctx& ctx, const ParamStore& store);
 
-    /// EMAs of which a tensor "ema<k>/<param>" is in `missing` become copies of the weights.
-    void start_missing_emas(const Ctx& ctx, const ParamStore& store,
-                            const std::vector<std::string>& missing);
+    /// EMA k becomes a copy of the weights.
+    void start_ema(const Ctx& ctx, const ParamStore& store, int64_t k);
 
     /// One optimizer step over every trainable row: clip, decay, update, operand cast in one pass
     /// per tensor, then each EMA. scalars (kNumStepScalars) f32, decays (number of EMAs) f32, both

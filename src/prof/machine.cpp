@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <unistd.h>
 
 #include "core/arena.h"
 
@@ -60,6 +61,11 @@ ProcessMemory process_memory() {
         std::fclose(f);
     }
     return m;
+}
+
+int64_t machine_memory() {
+    const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
 }
 
 }  // namespace vt

@@ -20,6 +20,9 @@ struct ProcessMemory {
 /// From /proc/self/status; zeros where that cannot be read.
 [[nodiscard]] ProcessMemory process_memory();
 
+/// Bytes of physical memory of this machine; 0 where unknown.
+[[nodiscard]] int64_t machine_memory();
+
 /// Seconds of a steady clock; differences only.
 [[nodiscard]] double seconds_now();
 

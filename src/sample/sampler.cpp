@@ -60,7 +60,7 @@ void Sampler::rehearse(const Ctx& meta, const Weights& weights) {
 
 std::vector<float> Sampler::run(const Ctx& ctx, const Weights& weights,
                                 const SampleRequest& request, const float* empty_text,
-                                const std::function<void(int64_t step)>& step) {
+                                const std::function<bool(int64_t step)>& step) {
     Impl& s = *impl_;
     VT_CHECK(s.x.data != nullptr, "Sampler::run on measuring arenas");
     VT_CHECK(request.text != nullptr && empty_text != nullptr, "a sample without text");
@@ -87,7 +87,7 @@ std::vector<float> Sampler::run(const Ctx& ctx, const Weights& weights,
         s.model.forward(ctx, weights, *s.acts, {.x = s.x, .tau = s.tau, .text = s.text}, s.v);
         if (copies == 2) guide(v, v, v + n, n, static_cast<float>(s.options.guidance));
         flow_euler_step(x, v, n, now, s.sigmas[static_cast<size_t>(k + 1)]);
-        if (step) step(k + 1);
+        if (step && !step(k + 1)) return {};
     }
     for (int64_t i = 0; i < n; ++i) {
         if (!std::isfinite(x[i])) {

@@ -50,10 +50,11 @@ class Sampler {
 
     /// The latent (C,T,H,W) of one request. `empty_text` is the embedding of the empty caption,
     /// (St,text_dim) zero-padded. `step` (may be null) is called after each step with its number
-    /// from 1. kDiverged if the result is not finite.
+    /// from 1; when it returns false the sampling ends and the result is empty. kDiverged if the
+    /// result is not finite.
     [[nodiscard]] std::vector<float> run(const Ctx& ctx, const Weights& weights,
                                          const SampleRequest& request, const float* empty_text,
-                                         const std::function<void(int64_t step)>& step = nullptr);
+                                         const std::function<bool(int64_t step)>& step = nullptr);
 
   private:
     struct Impl;

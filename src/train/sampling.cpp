@@ -39,12 +39,15 @@ void RunSampler::declare() {
                                          f.text_len, f.text_dim, options);
 }
 
-fs::path RunSampler::run(const Ctx& ctx, const Weights& weights, int64_t step) {
+std::optional<fs::path> RunSampler::run(const Ctx& ctx, const Weights& weights, int64_t step,
+                                        const std::function<bool()>& stop) {
     memory_.tenant = nullptr;  // the sampler is about to overwrite every slot's constants
     std::vector<Sample> samples;
     for (size_t i = 0; i < texts_.size(); ++i) {
-        Sample s{i, names_[i], {}, {}};
-        s.latent = sampler_->run(ctx, weights, {i, names_[i], texts_[i].data()}, empty_.data());
+        Sample s{i, names_[i], {}, texts_[i]};
+        s.latent = sampler_->run(ctx, weights, {i, names_[i], texts_[i].data()}, empty_.data(),
+                                 [&](int64_t) { return !stop(); });
+        if (s.latent.empty()) return std::nullopt;
         samples.push_back(std::move(s));
     }
     const fs::path dir = fs::path(config_.run.out) / "samples" / step_name(step);

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/file.h"
@@ -26,8 +29,10 @@ class RunSampler {
     /// One forward on declarations, for the plan.
     void rehearse(const Ctx& meta, const Weights& weights) { sampler_->rehearse(meta, weights); }
 
-    /// Draws and writes everything into run.out/samples/step-N; returns that folder.
-    fs::path run(const Ctx& ctx, const Weights& weights, int64_t step);
+    /// Draws and writes everything into run.out/samples/step-N; returns that folder, or nothing,
+    /// with nothing written, if stop() turned true meanwhile.
+    std::optional<fs::path> run(const Ctx& ctx, const Weights& weights, int64_t step,
+                                const std::function<bool()>& stop);
 
   private:
     const RunConfig& config_;

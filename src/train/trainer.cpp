@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 
 #include "core/hash.h"
 #include "core/log.h"
@@ -240,7 +241,12 @@ std::optional<fs::path> Trainer::resume_source() {
     if (resume == "auto" || resume == "none") return std::nullopt;
     const std::string origin = fs::weakly_canonical(resume).string();
     if (const std::optional<fs::path> own = find_latest(config_.run.out)) {
-        if (extra(read_info(*own), "started_from") == origin) return std::nullopt;
+        if (extra(read_info(*own), "started_from") == origin) {
+            say("this run started from {} before: it goes on from its own newest checkpoint; to go "
+                "back there again, take another run.out",
+                origin);
+            return std::nullopt;
+        }
     }
     const fs::path dir = checkpoint_at(resume);
     check_resumable(read_info(dir));
@@ -248,7 +254,35 @@ std::optional<fs::path> Trainer::resume_source() {
     return dir;
 }
 
-void Trainer::adopt(const Loaded& loaded) {
+std::vector<int64_t> Trainer::match_emas(const CheckpointInfo& info,
+                                         std::vector<StateTensor>& wanted) const {
+    const std::vector<double>& decays = config_.optim.ema_decay;
+    const std::string stored = extra(info, "ema_decay") + ",";
+    std::map<std::string, int64_t> at;  // decay as text -> its number in the checkpoint
+    for (size_t begin = 0, end = 0; (end = stored.find(',', begin)) != std::string::npos;
+         begin = end + 1) {
+        at.emplace(stored.substr(begin, end - begin), static_cast<int64_t>(at.size()));
+    }
+    std::vector<int64_t> fresh;
+    std::vector<std::string> kind;
+    for (size_t k = 0; k < decays.size(); ++k) {
+        const auto found = at.find(fmt::format("{}", decays[k]));
+        if (found == at.end()) fresh.push_back(static_cast<int64_t>(k));
+        kind.push_back(found == at.end() ? fmt::format("no-ema{}/", k)
+                                         : fmt::format("ema{}/", found->second));
+    }
+    const std::vector<StateTensor> own = state();
+    for (size_t i = 0; i < own.size(); ++i) {
+        for (size_t k = 0; k < decays.size(); ++k) {
+            const std::string prefix = fmt::format("ema{}/", k);
+            if (own[i].name.rfind(prefix, 0) != 0) continue;
+            wanted[i].name = kind[k] + own[i].name.substr(prefix.size());
+        }
+    }
+    return fresh;
+}
+
+void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas) {
     const CheckpointInfo& info = loaded.info;
     start_step_ = saved_step_ = info.step;
     cursor_ = info.cursor;
@@ -257,16 +291,19 @@ void Trainer::adopt(const Loaded& loaded) {
         say("weights from {}; optimizer and step start afresh", loaded.dir.string());
         return;
     }
-    const std::vector<std::string>& missing = loaded.report.missing;
-    for (const std::string& name : missing) {
-        if (name.rfind("ema", 0) == 0) continue;
+    for (const std::string& name : loaded.report.missing) {
+        if (name.rfind("no-ema", 0) == 0) continue;
         raise(Fault::kData, fmt::format("{} has no tensor '{}'", loaded.dir.string(), name));
     }
     say("resumed from {}: step {}, {} samples consumed", loaded.dir.string(), info.step,
         info.cursor);
-    if (!missing.empty()) {
-        optim_->start_missing_emas(ctx_, *store_, missing);
-        say("averages that the checkpoint lacks start from its weights");
+    if (info.data_fingerprint != in_.train.fingerprint()) {
+        say("the training data is not the checkpoint's: going on with it at draw {}", cursor_);
+    }
+    for (const int64_t k : fresh_emas) {
+        optim_->start_ema(ctx_, *store_, k);
+        say("the average with decay {} is not in the checkpoint: it starts from the weights",
+            config_.optim.ema_decay[static_cast<size_t>(k)]);
     }
 }
 
@@ -275,15 +312,21 @@ void Trainer::restore(const std::optional<fs::path>& source) {
     const bool anew = config_.checkpoint.resume == "none";
     run_id_ = new_run_id();
     std::vector<StateTensor> wanted = state();
-    // Imports hold nothing else, and optim.ema_decay may have grown; adopt() tells them apart.
+    // Imports hold nothing else, and optim.ema_decay may have changed; adopt() tells them apart.
     for (StateTensor& t : wanted) t.optional = t.name.rfind("model/", 0) != 0;
     if (source) {
         const CheckpointInfo info = read_info(*source);
-        adopt({*source, info, load(*source, wanted)});
+        const std::vector<int64_t> fresh = match_emas(info, wanted);
+        adopt({*source, info, load(*source, wanted)}, fresh);
     } else if (!anew) {
-        const auto accept = [&](const CheckpointInfo& info) { check_resumable(info); };
+        std::vector<int64_t> fresh;
+        // Called before a tensor is read, so that names can follow what the checkpoint holds.
+        const auto accept = [&](const CheckpointInfo& info) {
+            check_resumable(info);
+            fresh = match_emas(info, wanted);
+        };
         if (const std::optional<Loaded> got = load_latest(out, wanted, in_.world, accept)) {
-            adopt(*got);
+            adopt(*got, fresh);
             origin_ = extra(got->info, "started_from");
             if (!weights_only(got->info)) run_id_ = got->info.run_id;
         }
@@ -299,7 +342,6 @@ void Trainer::restore(const std::optional<fs::path>& source) {
 }
 
 int Trainer::run() {
-    const SignalGuard signals;  // SIGTERM, SIGINT, SIGUSR1 ask for a save
     // both refuse what cannot work before anything is written
     (void)plan();
     const std::optional<fs::path> source = resume_source();
@@ -329,45 +371,61 @@ int Trainer::loop() {
     clock_->restart();
     for (int64_t step = start_step_ + 1; step <= last; ++step) {
         if (observer_ != nullptr) observer_->before_step(step);
-        const StepBatch& batch = loader_->next(&clock_->wait);
-        const StepResult r = step_->run(ctx_, batch, step);
-        cursor_ = batch.next;
-        clock_->bad += batch.replaced;
+        const StepBatch* batch = nullptr;
+        rescuing(step - 1, [&] { batch = &loader_->next(&clock_->wait); });
+        const StepResult r = step_->run(ctx_, *batch, step);
+        cursor_ = batch->next;
+        clock_->bad += batch->replaced;
         log_step(step, r);
         if (observer_ != nullptr) observer_->after_step(step);
 
         const double before = seconds_now();
-        const bool stop = stop_requested();
-        if (!stop && (due(step, config_.log.eval_interval) || step == last)) evaluate(step);
-        if (!stop && sampler_ && (due(step, config_.log.sample_interval) || step == last)) {
-            draw_samples(step);
-        }
-        if (due(step, config_.checkpoint.save_interval) || step == last || stop ||
-            stop_requested()) {
+        if (due(step, config_.checkpoint.save_interval) || step == last || stop_requested()) {
             save_checkpoint(step);
         }
+        rescuing(step, [&] {
+            if (due(step, config_.log.eval_interval) || step == last) evaluate(step);
+            if (sampler_ && (due(step, config_.log.sample_interval) || step == last)) {
+                draw_samples(step);
+            }
+        });
+        if (stop_requested() && saved_step_ != step) save_checkpoint(step);
         clock_->outside += seconds_now() - before;
         if (stop_requested() && step < last) {
-            say("stopping on a signal: saved at step {}; exit code {} asks for a restart", step,
-                kExitRequeue);
+            say("stopping on a signal: saved at step {}; exit code {} asks for a restart{}", step,
+                kExitRequeue,
+                config_.checkpoint.resume == "none" ? " with checkpoint.resume = \"auto\"" : "");
             return kExitRequeue;
         }
     }
     return 0;
 }
 
+// Work that may fail while the state itself is good: what was trained is saved before the error
+// goes on.
+void Trainer::rescuing(int64_t done, const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error&) {
+        if (saved_step_ != done && done > start_step_) save_checkpoint(done);
+        throw;
+    }
+}
+
 void Trainer::save_checkpoint(int64_t step) {
     const std::array<int64_t, 4> shape = in_.train.shapes().front();  // what sampling defaults to
-    CheckpointInfo info{.step = step,
-                        .cursor = cursor_,
-                        .config = in_.config_text,
-                        .facts_json = facts_json(in_.train.facts()),
-                        .data_fingerprint = in_.train.fingerprint(),
-                        .mesh = in_.mesh,
-                        .build = VTRAIN_BUILD,
-                        .instruction_path = in_.backend.instruction_path,
-                        .run_id = run_id_,
-                        .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))}}};
+    CheckpointInfo info{
+        .step = step,
+        .cursor = cursor_,
+        .config = in_.config_text,
+        .facts_json = facts_json(in_.train.facts()),
+        .data_fingerprint = in_.train.fingerprint(),
+        .mesh = in_.mesh,
+        .build = VTRAIN_BUILD,
+        .instruction_path = in_.backend.instruction_path,
+        .run_id = run_id_,
+        .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))},
+                  {"ema_decay", fmt::format("{}", fmt::join(config_.optim.ema_decay, ","))}}};
     if (!origin_.empty()) info.extra["started_from"] = origin_;
     (void)save(config_.run.out, info, state(), in_.world);
     saved_step_ = step;
@@ -375,7 +433,7 @@ void Trainer::save_checkpoint(int64_t step) {
 }
 
 void Trainer::evaluate(int64_t step) {
-    if (!validator_) return;
+    if (!validator_ || stop_requested()) return;
     const auto stop = [] { return stop_requested(); };
     MetricRow row;
     row.eval = true;
@@ -402,9 +460,11 @@ void Trainer::evaluate(int64_t step) {
 void Trainer::draw_samples(int64_t step) {
     const bool averaged = optim_->num_ema() > 0;
     const Weights w = averaged ? store_->show(ctx_, optim_->ema(0)) : store_->weights();
-    const fs::path dir = sampler_->run(ctx_, w, step);
+    const auto stop = [] { return stop_requested(); };
+    const std::optional<fs::path> dir = sampler_->run(ctx_, w, step, stop);
     if (averaged) store_->refresh_operands(ctx_);
-    say(" samples of step {} ({}): {}", step, averaged ? "first EMA" : "weights", dir.string());
+    if (!dir) return;
+    say(" samples of step {} ({}): {}", step, averaged ? "first EMA" : "weights", dir->string());
 }
 
 void Trainer::report(const MetricRow& row) {

@@ -84,7 +84,12 @@ class Trainer {
     void allocate();
     [[nodiscard]] std::optional<fs::path> resume_source();
     void restore(const std::optional<fs::path>& source);
-    void adopt(const Loaded& loaded);
+    /// Renames the EMAs in `wanted` to those of equal decay in the checkpoint; returns the numbers
+    /// of those it lacks.
+    std::vector<int64_t> match_emas(const CheckpointInfo& info,
+                                    std::vector<StateTensor>& wanted) const;
+    void adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas);
+    void rescuing(int64_t done, const std::function<void()>& work);
     void check_resumable(const CheckpointInfo& info) const;
     int loop();
     void save_checkpoint(int64_t step);

@@ -118,6 +118,7 @@ TEST_CASE("program: kill -9 at ten random instants loses no commit and changes n
         reached = now;
         if (latest) verify(*latest);
     }
+    REQUIRE(kills == 10);
     MESSAGE(kills << " kills, step " << reached << " reached before the last start");
     const Ran last = job.train("killed", more);
     INFO(last.output);
@@ -137,8 +138,11 @@ TEST_CASE("program: SIGTERM saves and asks to be started again") {
                                            "--set",
                                            "run.train_iters=100000"};
     Child child(args, job.dir / "log");
-    while (!fs::exists(job.dir.path() / "run" / "step-00000005")) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!find_latest(job.dir / "run")) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        REQUIRE(std::chrono::steady_clock::now() - begin < std::chrono::seconds(120));
+        REQUIRE(::kill(child.pid(), 0) == 0);
     }
     child.kill(SIGTERM);
     CHECK(child.wait() == 75);

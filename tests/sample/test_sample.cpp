@@ -147,7 +147,10 @@ TEST_SUITE("sample") {
             int64_t steps = 0;
             const auto z =
                 sampler.run(ctx, weights, {.index = 5, .caption = "", .text = text.data()},
-                            empty.data(), [&](int64_t k) { CHECK(k == ++steps); });
+                            empty.data(), [&](int64_t k) {
+                                CHECK(k == ++steps);
+                                return true;
+                            });
             CHECK(steps == 6);
             CHECK(model.forwards == 6);
             const double end = w > 1 ? -0.5 + w * 0.75 : 0.25;

@@ -12,6 +12,7 @@
 #include "ckpt/run_dir.h"
 #include "comm/comm.h"
 #include "cpu/cpu.h"
+#include "fault/signal.h"
 #include "tests/model/fill.h"
 #include "tests/paths.h"
 #include "tests/train/fake_data.h"
@@ -72,6 +73,7 @@ inline RunOutcome train(const RunConfig& config, const Dataset& data, int thread
                              .valid = valid,
                              .check_resume = {},
                              .init_weights = fill_store};
+    const SignalGuard signals;
     Trainer trainer(input);
     RunOutcome out;
     out.code = trainer.run();

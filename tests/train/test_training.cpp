@@ -159,14 +159,31 @@ TEST_CASE("train: validation changes nothing, and is the same number for the sam
     const RunOutcome b = train(c, data);
     const ParamTable table = table_of(c, data);
     CHECK(differing(read_state(a.last, table, 1), read_state(b.last, table, 1)).empty());
-    const auto rows = read_metrics(dir / "with" / "metrics.jsonl");
-    std::vector<double> losses;
-    for (const MetricRow& r : rows) {
-        if (r.eval) losses.push_back(r.loss.value_or(-1));
+    const auto losses = [](const RunConfig& config) {
+        std::vector<double> out;
+        for (const MetricRow& r : read_metrics(fs::path(config.run.out) / "metrics.jsonl")) {
+            if (r.eval) out.push_back(r.loss.value_or(-1));
+        }
+        return out;
+    };
+    c.run.out = (dir / "with").string();
+    const std::vector<double> moving = losses(c);
+    REQUIRE(moving.size() == 5);  // before the first step and after each
+    CHECK(moving[0] != moving[1]);
+    CHECK(std::isfinite(moving[4]));
+
+    // weights that stay give one number, in any cut into micro-batches to rounding of f32 sums
+    c.log.eval_interval = 1;
+    c.optim.lr = c.optim.min_lr = 0;
+    for (const int64_t micro : {1, 2, 4}) {
+        c.run.out = (dir / ("still" + std::to_string(micro))).string();
+        c.data.micro_batch_size = micro;
+        (void)train(c, data, 2, &valid);
+        const std::vector<double> still = losses(c);
+        REQUIRE(still.size() == 5);
+        for (const double l : still) CHECK(l == still[0]);
+        CHECK(std::abs(still[0] / moving[0] - 1) < 64 * unit_roundoff(DType::kF32));
     }
-    REQUIRE(losses.size() == 5);  // before the first step and after each
-    CHECK(losses[0] != losses[1]);
-    CHECK(std::isfinite(losses[4]));
 }
 
 TEST_CASE("train: an average that is added on resume starts from the weights") {
@@ -180,7 +197,7 @@ TEST_CASE("train: an average that is added on resume starts from the weights") {
     const auto before = read_state(a.last, table, 1);
     c.run.train_iters = 4;
     c.optim.lr = c.optim.min_lr = c.optim.weight_decay = 0;  // the weights stay
-    c.optim.ema_decay = {0.9, 0.5};
+    c.optim.ema_decay = {0.5, 0.9};  // in another order: averages are matched by decay
     const RunOutcome b = train(c, data);
     REQUIRE(b.code == 0);
     const auto after = read_state(b.last, table, 2);
@@ -188,9 +205,18 @@ TEST_CASE("train: an average that is added on resume starts from the weights") {
     for (size_t i = 0; i < n; ++i) {
         CAPTURE(table[i].name);
         CHECK(after[i].second == before[i].second);
-        CHECK(after[4 * n + i].second == after[i].second);  // ema1: the weights themselves
+        CHECK(after[3 * n + i].second == after[i].second);  // decay 0.5: the weights themselves
     }
-    CHECK(after[3 * n].second != after[0].second);  // ema0 went on from what it was
+    // decay 0.9 went on from what it was: e - 0.1 (e - p), to 4 u of the larger of the two
+    const std::vector<float>& was = before[3 * n].second;
+    const std::vector<float>& p = before[0].second;
+    CHECK(was != p);
+    for (size_t i = 0; i < p.size(); ++i) {
+        const double want = double(was[i]) - 0.1 * (double(was[i]) - double(p[i]));
+        const double size = std::max(std::abs(double(was[i])), std::abs(double(p[i])));
+        CHECK(std::abs(double(after[4 * n].second[i]) - want) <=
+              4 * unit_roundoff(DType::kF32) * size);
+    }
 }
 
 TEST_CASE("train: a signal saves at the step boundary and asks for a restart") {
