@@ -3,6 +3,7 @@
 // Floor 7.
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 
@@ -97,6 +98,11 @@ int train(const std::string& file, const std::vector<std::string>& sets, bool dr
         runtime.ops->instruction_path);
     print_line(input.config_text);
     print_plan(config, plan, dry_run);
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    if (cores > 0 && runtime.pool.threads() > cores) {
+        warn("run.threads = {} on {} cores: threads will wait for each other",
+             runtime.pool.threads(), cores);
+    }
     if (dry_run) return 0;
     return trainer.run();
 }

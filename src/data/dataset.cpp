@@ -41,8 +41,8 @@ std::vector<fs::path> expand_globs(const std::string& pattern, const fs::path& b
     ::globfree(&found);
     if (code == GLOB_NOSPACE) raise(Fault::kSystem, fmt::format("out of memory in {}", full));
     if (out.empty()) {
-        raise(Fault::kUser, fmt::format("no file matches '{}' (looked for {})", pattern, full),
-              "relative paths start at the folder of the config file");
+        raise(Fault::kUser, fmt::format("no file matches '{}'", full),
+              "a relative path starts at the config file's folder, in --set at the working one");
     }
     for (const fs::path& p : out) {
         std::error_code error;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/log.h"
 #include "ops/ops.h"
 #include "ops/transfer.h"
 
@@ -40,8 +41,33 @@ void Validator::declare() {
     ids_ = memory_.data.alloc("validation ids", {n}, DType::kI64);
 }
 
+void Validator::leave_out_bad() {
+    const LatentFacts& f = data_.facts();
+    const Tensor text = text_.rows(0, f.text_len * f.text_dim).view({f.text_len, f.text_dim});
+    std::vector<Pick> good;
+    for (const Pick& p : picks_) {
+        const auto& s = p.shape;
+        const Tensor latent = x0_.rows(0, s[0] * s[1] * s[2] * s[3]).view({s[0], s[1], s[2], s[3]});
+        try {
+            data_.read(p.source, p.index, latent, text);
+            good.push_back(p);
+        } catch (const Error& e) {
+            warn("validation goes on without a bad sample: {}", e.message());
+        }
+    }
+    if (good.empty()) {
+        raise(Fault::kData, "no validation sample is good",
+              "`vtrain data verify` names what is wrong");
+    }
+    picks_ = std::move(good);
+}
+
 std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
                                          const std::function<bool()>& stop) {
+    if (!looked_ && x0_.data != nullptr) {
+        leave_out_bad();
+        looked_ = true;
+    }
     const int64_t Q = config_.log.eval_quantiles;
     const LatentFacts& f = data_.facts();
     EvalResult result;

@@ -26,14 +26,16 @@ class Validator {
     /// Batch buffers (measuring or real).
     void declare();
 
-    /// Sample i, quantile q of Q: sigma = the training distribution's quantile (q + 1/2) / Q, noise
-    /// = Philox(seed, kValid, i Q + q). No caption is dropped. nullopt if stop() turned true
-    /// meanwhile.
+    /// The first call with memory reads every sample; bad ones are named and left out for the whole
+    /// run (kData if none is left). Sample i, quantile q of Q: sigma = the training distribution's
+    /// quantile (q + 1/2) / Q, noise = Philox(seed, kValid, i Q + q). No caption is dropped.
+    /// nullopt if stop() turned true meanwhile.
     [[nodiscard]] std::optional<EvalResult> run(const Ctx& ctx, const Weights& weights,
                                                 const std::function<bool()>& stop);
     [[nodiscard]] int64_t samples() const { return static_cast<int64_t>(picks_.size()); }
 
   private:
+    void leave_out_bad();
     struct Pick {
         int32_t source;
         int64_t index;
@@ -46,6 +48,7 @@ class Validator {
     Memory& memory_;
     BatchSlots slots_;
     std::vector<Pick> picks_;  // grouped by shape
+    bool looked_ = false;      // every pick has been read once
     Tensor x0_, text_, ids_;   // flat, large enough for every shape
 };
 

@@ -333,7 +333,8 @@ void Trainer::restore(const std::optional<fs::path>& source) {
     }
     // Anything later belongs to a future that this run does not have.
     for (const fs::path& p : abandon_later(out, start_step_)) {
-        warn("set aside {}: later than the step this run starts from", p.string());
+        warn("a checkpoint later than step {}, where this run starts, is now {}", start_step_,
+             p.string());
     }
     if (anew) {
         for (const StepDir& d : step_dirs(out)) (void)abandon(d.path);
@@ -346,6 +347,9 @@ int Trainer::run() {
     (void)plan();
     const std::optional<fs::path> source = resume_source();
     const fs::path out = config_.run.out;
+    if (fs::exists(out) && !fs::is_directory(out)) {
+        raise(Fault::kUser, fmt::format("run.out = \"{}\" is not a folder", out.string()));
+    }
     const RunLock lock(out);
     clean_stale(out);
     allocate();
@@ -439,9 +443,9 @@ void Trainer::evaluate(int64_t step) {
     row.eval = true;
     row.step = step;
     row.train_iters = config_.run.train_iters;
-    row.eval_samples = validator_->samples();
     const std::optional<EvalResult> plain = validator_->run(ctx_, store_->weights(), stop);
     if (!plain) return;
+    row.eval_samples = validator_->samples();
     row.loss = plain->loss;
     for (size_t q = 0; q < plain->by_quantile.size(); ++q) {
         row.extra.emplace_back(fmt::format("loss q{}", q), plain->by_quantile[q]);

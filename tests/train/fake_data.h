@@ -12,7 +12,7 @@
 
 namespace vt::test {
 
-class FakeData final : public Dataset {
+class FakeData : public Dataset {
   public:
     /// count samples whose shapes go round `shapes` (C,T,H,W, equal C).
     FakeData(int64_t count, std::vector<std::array<int64_t, 4>> shapes, uint64_t seed = 11)

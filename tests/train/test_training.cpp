@@ -186,6 +186,28 @@ TEST_CASE("train: validation changes nothing, and is the same number for the sam
     }
 }
 
+TEST_CASE("train: a bad validation sample is named and left out") {
+    struct OneBad final : FakeData {
+        using FakeData::FakeData;
+        void read(int s, int64_t i, Tensor l, Tensor t) const override {
+            if (i == 2) vt::raise(Fault::kData, "sample 2 does not match its checksum");
+            FakeData::read(s, i, l, t);
+        }
+    };
+    const FakeData data(10, kTwoShapes);
+    const OneBad valid(6, kTwoShapes, 12);
+    const TempDir dir;
+    RunConfig c = tiny_config(dir / "run");
+    c.run.train_iters = 1;
+    c.log.eval_interval = 1;
+    CHECK(train(c, data, 2, &valid).code == 0);
+    const auto rows = read_metrics(dir / "run" / "metrics.jsonl");
+    REQUIRE(!rows.empty());
+    CHECK(rows.back().eval);
+    CHECK(rows.back().eval_samples.value_or(-1) == 5);
+    CHECK(std::isfinite(rows.back().loss.value_or(NAN)));
+}
+
 TEST_CASE("train: an average that is added on resume starts from the weights") {
     const FakeData data(10, kTwoShapes);
     const TempDir dir;
