@@ -84,6 +84,17 @@ void fill(const StateTensor& want, const ManifestTensor& have, Payload& payload)
              want.local.numel());
 }
 
+// A damaged header would not disturb reading by offsets, but a checkpoint is whole or refused.
+void check_headers(const Manifest& m, Payload& payload) {
+    const auto nothing = [](const char*, int64_t) {};
+    for (size_t i = 0; i < m.files.size(); ++i) {
+        const ManifestFile& f = m.files[i];
+        const auto file = static_cast<int64_t>(i);
+        const uint64_t hash = payload.stream(file, 0, f.header_bytes, nothing);
+        if (hash != f.header_xxh3) payload.damaged(file, "the header", f.header_xxh3, hash);
+    }
+}
+
 LoadReport load_from(const fs::path& dir, const Manifest& m,
                      const std::vector<StateTensor>& states) {
     LoadReport report;
@@ -113,11 +124,13 @@ LoadReport load_from(const fs::path& dir, const Manifest& m,
         }
         wanted.push_back(std::move(t));
     }
+    check_headers(m, payload);
+    const int64_t headers = payload.bytes_read();
     for (const StateTensor& t : wanted) fill(t, m.tensors.at(t.name), payload);
     for (const auto& [name, t] : m.tensors) {
         if (asked.count(name) == 0) report.unused.push_back(name);
     }
-    report.bytes_read = payload.bytes_read();
+    report.bytes_read = payload.bytes_read() - headers;
     return report;
 }
 
@@ -176,13 +189,8 @@ LoadReport load(const fs::path& dir, const std::vector<StateTensor>& states) {
 void verify(const fs::path& dir) {
     const Manifest m = read_manifest(dir);
     Payload payload(dir, m);
+    check_headers(m, payload);
     const auto nothing = [](const char*, int64_t) {};
-    for (size_t i = 0; i < m.files.size(); ++i) {
-        const ManifestFile& f = m.files[i];
-        const auto file = static_cast<int64_t>(i);
-        const uint64_t hash = payload.stream(file, 0, f.header_bytes, nothing);
-        if (hash != f.header_xxh3) payload.damaged(file, "the header", f.header_xxh3, hash);
-    }
     for (const auto& [name, t] : m.tensors) {
         for (const Extent& e : t.extents) {
             const uint64_t hash =

@@ -34,7 +34,7 @@ namespace vt {
 struct LoadReport {
     std::vector<std::string> unused;   // in the checkpoint, not asked for
     std::vector<std::string> missing;  // optional and not in the checkpoint
-    int64_t bytes_read = 0;
+    int64_t bytes_read = 0;            // of tensors
 };
 
 /// Fills every state's `local`. Each extent read is compared with its checksum before load returns;

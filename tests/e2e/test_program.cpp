@@ -161,7 +161,8 @@ TEST_CASE("program: the process takes what the dry run says") {
         for (const char* s :
              {"run.train_iters=3", "model.attention_head_dim=64", "model.num_attention_heads=6",
               "model.ffn_dim=1536", "model.num_layers=6", "log.eval_interval=2",
-              "log.eval_samples=2", "optim.ema_decay=[0.9, 0.99]"}) {
+              "log.eval_samples=2", "optim.ema_decay=[0.9, 0.99]", "log.sample_interval=2",
+              "log.sample_count=1", "log.sample_steps=2", "checkpoint.save_interval=1"}) {
             args.insert(args.end(), {"--set", s});
         }
         std::string extra = more;
