@@ -36,7 +36,7 @@ void cpu_attention_fwd(Isa isa, const Ctx& ctx, Tensor o, Tensor lse, CTensor q,
                        double scale) {
     const kernel::MatmulTable& t = matmul_table(isa);
     const int64_t HD = div_exact(q.shape[1], NH);
-    const SharedScratch scratch(ctx, t.attention_floats(HD));
+    const SharedScratch scratch(ctx, attention_floats(t, HD));
     const auto kernel = t.attention_fwd[is_bf16(q) ? 1 : 0];
     for_each_block(ctx, qseg, NH, t.attention_rows,
                    [&](int64_t s, int64_t n, int64_t begin, int64_t end, int thread) {
@@ -74,7 +74,7 @@ void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv,
     const kernel::MatmulTable& t = matmul_table(isa);
     const int type = is_bf16(q) ? 1 : 0;
     const int64_t HD = div_exact(q.shape[1], NH);
-    const SharedScratch scratch(ctx, t.attention_floats(HD));
+    const SharedScratch scratch(ctx, attention_floats(t, HD));
     const auto heads = [&](int64_t s, int64_t n) {
         const int64_t q0 = qseg.begin[s], k0 = kseg.begin[s];
         Heads h;

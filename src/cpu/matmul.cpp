@@ -18,7 +18,11 @@ kernel::MatmulTable make_table(Isa isa) {
     switch (isa) {
         case Isa::kAmx:
             amx::fill_linear(t);
-            [[fallthrough]];
+            avx512::fill_linear(t);
+            avx512::fill_attention(t);
+            amx::fill_attention(t);
+            t.library_f32 = true;
+            break;
         case Isa::kAvx512:
             avx512::fill_linear(t);
             avx512::fill_attention(t);
@@ -102,8 +106,8 @@ int64_t matmul_scratch_bytes(const ScratchNeed& need) {
     for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
         if (isa > best_isa()) break;
         const kernel::MatmulTable& t = matmul_table(isa);
-        floats = std::max(
-            {floats, t.product_floats, t.packed.product_floats, t.attention_floats(need.head_dim)});
+        floats = std::max({floats, t.product_floats, t.packed.product_floats,
+                           attention_floats(t, need.head_dim)});
         if (t.library_f32) {
             floats = std::max(floats, library_floats(std::max(need.rows, need.width)));
         }

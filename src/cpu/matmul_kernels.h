@@ -86,8 +86,10 @@ struct MatmulTable {
     // out[n] += sum over rows of x[s * ld + n], n < N; index: bf16
     void (*column_sum[2])(float* out, const void* x, int64_t ld, int64_t S, int64_t N) = {};
 
-    int64_t attention_rows = 0;                               // rows of a block below
-    int64_t (*attention_floats)(int64_t head_dim) = nullptr;  // scratch of one calling thread
+    int64_t attention_rows = 0;  // rows of a block below
+    // scratch of one calling thread: of all kernels, and of those for bf16 where they want more
+    int64_t (*attention_floats)(int64_t head_dim) = nullptr;
+    int64_t (*attention_bf16_floats)(int64_t head_dim) = nullptr;
     // index: bf16. Query rows [begin, end) (fwd, bwd_q) or key rows [begin, end) (bwd_kv), at most
     // attention_rows of them.
     void (*attention_fwd[2])(const Heads& h, int64_t begin, int64_t end, float* scratch) = {};
@@ -113,6 +115,8 @@ void fill_linear(kernel::MatmulTable& t);
 void fill_attention(kernel::MatmulTable& t);
 }  // namespace vt::avx512
 namespace vt::amx {
-/// Of fill_linear only t.packed.
+/// Only t.packed.
 void fill_linear(kernel::MatmulTable& t);
+/// The bf16 kernels, over those of avx512::fill_attention: blocks of at most t.attention_rows.
+void fill_attention(kernel::MatmulTable& t);
 }  // namespace vt::amx

@@ -15,6 +15,12 @@ namespace vt {
 /// The kernels of one instruction set; made on first use, never changed.
 [[nodiscard]] const kernel::MatmulTable& matmul_table(Isa isa);
 
+/// Scratch floats of one thread for attention in either type.
+[[nodiscard]] inline int64_t attention_floats(const kernel::MatmulTable& t, int64_t HD) {
+    const int64_t all = t.attention_floats(HD);
+    return t.attention_bf16_floats == nullptr ? all : std::max(all, t.attention_bf16_floats(HD));
+}
+
 void cpu_linear_fwd(Isa isa, const Ctx& ctx, Tensor y, Tensor pre, CTensor x, CTensor w, CTensor b,
                     Epilogue f);
 void cpu_linear_bwd_input(Isa isa, const Ctx& ctx, Tensor dx, CTensor dy, CTensor w, CTensor pre,

@@ -10,7 +10,7 @@
 // ascending order whatever the blocking. Internal linkage only (see isa/vec.h). Floor 2.
 #pragma once
 
-#include "cpu/isa/vec.h"
+#include "cpu/isa/panel.h"
 
 namespace vt::VT_ISA {
 namespace {
@@ -18,10 +18,6 @@ namespace {
 constexpr int64_t kSide = 32;                  // rows or columns of a panel
 constexpr int64_t kStep = 32;                  // k of one tile
 constexpr int64_t kPanelStep = kSide * kStep;  // elements of a panel per kStep
-
-constexpr int64_t round_to(int64_t n, int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-}
 
 // Eight tiles of 16 rows x 64 bytes on the calling thread while this lives.
 class TileSetup {
