@@ -71,7 +71,8 @@ if [[ ! -s $out/iters ]]; then
     step "speed of this machine"
     rm -rf "$out/speed"
     "$vtrain" --config configs/quickstart.toml "${sets[@]}" --set "run.out=$out/speed" \
-        --set run.train_iters=20 --set log.log_interval=5 --set log.eval_interval=0 \
+        --set run.train_iters=20 --set optim.lr_warmup_iters=0 --set log.log_interval=5 \
+        --set log.eval_interval=0 --set checkpoint.resume=none \
         --set data.valid=[] --set checkpoint.save_interval=0 > "$out/speed.log" ||
         { tail -n 20 "$out/speed.log" >&2; exit 1; }
     # the steps that fit, of the last rows' time each
