@@ -132,7 +132,7 @@ void add_train_command(CLI::App& app, Work& work) {
         work = [flags] { return train(flags->config, flags->sets, flags->dry_run); };
     };
     add_flags(app, *flags);
-    app.parse_complete_callback([&app, &work, start] {
+    app.parse_complete_callback([&app, start] {
         if (app.get_subcommands().empty()) start();
     });
     CLI::App* sub = app.add_subcommand("train", "train a model (the default command)");
