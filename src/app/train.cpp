@@ -137,7 +137,7 @@ void add_train_command(CLI::App& app, Work& work) {
     });
     CLI::App* sub = app.add_subcommand("train", "train a model (the default command)");
     add_flags(*sub, *flags);
-    sub->callback([sub, start, flags] {
+    sub->callback([start, flags] {
         if (flags->config.empty() && flags->sets.empty()) {
             throw CLI::RequiredError("--config");
         }
