@@ -143,7 +143,7 @@ bool library_block(const MatmulTable& t, const Product& p, float* scratch) {
 // tiles of amx/linear.cpp (f32 sums, the same epilogues), below AVX-512 it has only its general
 // gemm; these stay here.
 bool by_library(const MatmulTable& t, const Product& p) {
-    if (!t.library_f32 || p.K == 0 || p.a.bf16 || p.b.bf16) return false;
+    if (!t.onednn_f32 || p.K == 0 || p.a.bf16 || p.b.bf16) return false;
     return !p.a.across || p.K <= 4 * std::min(p.M, p.N);
 }
 

@@ -21,12 +21,12 @@ kernel::MatmulTable make_table(Isa isa) {
             avx512::fill_linear(t);
             avx512::fill_attention(t);
             amx::fill_attention(t);
-            t.library_f32 = true;
+            t.onednn_f32 = true;
             break;
         case Isa::kAvx512:
             avx512::fill_linear(t);
             avx512::fill_attention(t);
-            t.library_f32 = true;
+            t.onednn_f32 = true;
             break;
         case Isa::kAvx2:
             avx2::fill_linear(t);
@@ -108,7 +108,7 @@ int64_t matmul_scratch_bytes(const ScratchNeed& need) {
         const kernel::MatmulTable& t = matmul_table(isa);
         floats = std::max({floats, t.product_floats, t.packed.product_floats,
                            attention_floats(t, need.head_dim)});
-        if (t.library_f32) {
+        if (t.onednn_f32) {
             floats = std::max(floats, library_floats(std::max(need.rows, need.width)));
         }
         if (t.packed.product == nullptr) continue;

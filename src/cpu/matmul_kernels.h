@@ -76,7 +76,7 @@ struct PackedTable {
 
 struct MatmulTable {
     PackedTable packed;
-    bool library_f32 = false;  // oneDNN may compute products of f32 operands
+    bool onednn_f32 = false;  // oneDNN may compute products of f32 operands
     // largest block that product() takes; K is unbounded
     int64_t block_m = 0, block_n = 0;
     int64_t product_floats = 0;  // scratch of one calling thread
