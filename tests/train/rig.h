@@ -60,7 +60,7 @@ struct RunOutcome {
 };
 
 inline RunOutcome train(const RunConfig& config, const Dataset& data, int threads = 2,
-                        const Dataset* valid = nullptr) {
+                        const Dataset* valid = nullptr, StepObserver* observer = nullptr) {
     Pool pool(threads);
     const auto world = self_group();
     const TrainerInput input{.config = config,
@@ -75,6 +75,7 @@ inline RunOutcome train(const RunConfig& config, const Dataset& data, int thread
                              .init_weights = fill_store};
     const SignalGuard signals;
     Trainer trainer(input);
+    trainer.observe(observer);
     RunOutcome out;
     out.code = trainer.run();
     out.last = find_latest(config.run.out).value_or(fs::path());

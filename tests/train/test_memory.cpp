@@ -38,18 +38,6 @@ TEST_CASE("memory: after two steps of each shape a step allocates nothing of 4 K
             c.model.ffn_dim = 256;
             c.data.global_batch_size = 6;
             c.data.micro_batch_size = 2;
-            Pool pool(2);
-            const auto world = self_group();
-            const TrainerInput input{.config = c,
-                                     .config_text = "",
-                                     .mesh = "test",
-                                     .backend = cpu_ops(),
-                                     .pool = pool,
-                                     .world = *world,
-                                     .train = data,
-                                     .valid = nullptr,
-                                     .check_resume = {},
-                                     .init_weights = fill_store};
             // micro-batches of one and of two samples of both shapes have run by then
             c.run.train_iters = 20;
             c.log.log_interval = 1;
@@ -61,9 +49,7 @@ TEST_CASE("memory: after two steps of each shape a step allocates nothing of 4 K
                     if (step == 19) watch_allocations(false);
                 }
             } watch;
-            Trainer trainer(input);
-            trainer.observe(&watch);
-            CHECK(trainer.run() == 0);
+            CHECK(train(c, data, 2, nullptr, &watch).code == 0);
             CHECK(large_allocations() == 0);
             CHECK(largest_allocation() == 0);
         }
