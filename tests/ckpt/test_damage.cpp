@@ -149,7 +149,8 @@ TEST_CASE("damage: two ranks' files changed for each other are found") {
         const fs::path at = save(part, info, states, *self_group());
         Manifest m = read_manifest(at);
         m.files[0].name = fmt::format("rank-{:05}.safetensors", r);
-        for (auto& [name, t] : m.tensors) {
+        for (auto& [key, t] : m.tensors) {
+            const std::string& name = key;  // a lambda may not capture a binding
             const auto item = std::find_if(s.items.begin(), s.items.end(),
                                            [&](const test::Item& i) { return i.name == name; });
             const StateTensor share =

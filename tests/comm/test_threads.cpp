@@ -196,7 +196,7 @@ TEST_CASE("comm: no rank waits for one that has thrown or gone") {
                     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
                     if (throws) throw std::runtime_error("disk full");
                 });
-                for (const size_t r : {0, 2, 3}) {
+                for (const size_t r : {0UL, 2UL, 3UL}) {
                     INFO(said[r]);
                     CHECK(said[r].find("4: ") == 0);  // kSystem
                     CHECK(has(said[r], "rank 1 left while rank"));
@@ -219,7 +219,7 @@ TEST_CASE("comm: an exception with calls in flight frees their buffers and the o
     CHECK(said[1] == "3: bad sample");
     // Whether the sum was done before rank 1 dropped it is a matter of time; that it is rank 1 who
     // is missing is not.
-    for (const size_t r : {0, 2}) {
+    for (const size_t r : {0UL, 2UL}) {
         INFO(said[r]);
         CHECK(has(said[r], "rank 1 "));
     }

@@ -170,16 +170,17 @@ TEST_SUITE("data") {
         CHECK(c.find("b.mp4") == "plain");
         write_atomic(dir / "c.jsonl", "{\"path\": \"a.mp4\", \"text\": \"gr\\u00fcn\"}\n\n");
         CHECK(Captions::load(dir / "c.jsonl").find("a.mp4") == "gr\xc3\xbcn");
-        for (const auto& [name, text, why] :
+        for (const std::array<const char*, 3>& row :
              {std::array<const char*, 3>{"x.txt", "ok\tfine\nno tab\n", "line 2"},
               {"x.csv", "name,words\na,b\n", "caption"},
               {"y.csv", "file,caption\na,b\nc\n", "line 3"},
               {"z.csv", "file,caption\na,\"b\n", "never closed"},
               {"x.jsonl", "{\"file\": \"a\", \"caption\": \"b\"}\n[1]\n", "line 2"},
               {"x.xml", "<a/>", ".jsonl"}}) {
-            CAPTURE(name);
-            write_atomic(dir / name, text);
-            CHECK_THROWS_WITH_AS((void)Captions::load(dir / name), doctest::Contains(why), Error);
+            CAPTURE(row[0]);
+            write_atomic(dir / row[0], row[1]);
+            CHECK_THROWS_WITH_AS((void)Captions::load(dir / row[0]), doctest::Contains(row[2]),
+                                 Error);
         }
         write_atomic(dir / "clip.txt", " beside\n the clip \n");
         CHECK(caption_beside(dir / "clip.mp4") == "beside the clip");

@@ -467,8 +467,9 @@ TEST_CASE("dataset: contradictory, missing and empty shards") {
         return fault_of([&] { (void)Dataset::open({source_of({a, b})}, kFresh); });
     };
     const auto check = [&](const LatentFacts& g, const std::string& fact) {
-        const auto [fault, message] = refused(g);
-        CHECK(fault == 3);
+        const auto told = refused(g);
+        const std::string& message = told.second;
+        CHECK(told.first == 3);
         CHECK_MESSAGE(has(message, "a.h5"), message);
         CHECK_MESSAGE(has(message, "b.h5"), message);
         CHECK_MESSAGE(has(message, fact + ":"), message);

@@ -126,7 +126,9 @@ TEST_CASE("ops: every op has rows to compare and rows to time; names are unique"
         (c.bench ? large : small)[c.op] += 1;
         names[c.name()] += 1;
     }
-    for (const auto& [name, n] : names) CHECK_MESSAGE(n == 1, name, " appears ", n, " times");
+    for (const auto& name : names) {
+        CHECK_MESSAGE(name.second == 1, name.first, " appears ", name.second, " times");
+    }
 #define VT_OP_ROWS(name) CHECK_MESSAGE(small[#name] >= 2, #name);
     VT_OPS(VT_OP_ROWS)
 #undef VT_OP_ROWS
