@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "train/events.h"
 
 namespace vt {
 
@@ -155,20 +156,7 @@ std::optional<MetricRow> parse_metric_row(std::string_view line) {
 
 MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(path)) {
     VT_CHECK(resumed_step >= 0, "resumed step {}", resumed_step);
-    std::error_code error;
-    if (resumed_step == 0 && fs::file_size(path_, error) > 0 && !error) {
-        fs::path aside;
-        int k = 0;
-        do {
-            aside = path_;
-            aside += fmt::format(".old-{}", k++);
-        } while (fs::exists(aside));
-        fs::rename(path_, aside, error);
-        if (error) {
-            raise(Fault::kSystem, fmt::format("cannot rename {} to {}: {}", path_.string(),
-                                              aside.string(), error.message()));
-        }
-    }
+    if (resumed_step == 0) set_aside(path_);
     open();
     cut_after(resumed_step);
 }
