@@ -22,6 +22,8 @@
 
 namespace vt {
 
+struct Interval;  // train/interval.h
+
 // What a Trainer is built from; everything outlives it.
 struct TrainerInput {
     const RunConfig& config;
@@ -118,8 +120,7 @@ class Trainer {
     StepObserver* observer_ = nullptr;
     std::string run_id_;
     std::string origin_;  // the path this run's first step came from; empty: none
-    struct Clock;
-    std::unique_ptr<Clock> clock_;
+    std::unique_ptr<Interval> interval_;
     std::unique_ptr<MetricsFile> metrics_;
     std::unique_ptr<EventsFile> events_;
 };

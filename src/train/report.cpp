@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// What a run tells of itself: log rows, validation, samples. Floor 6.
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "fault/signal.h"
+#include "prof/machine.h"
+#include "train/interval.h"
+#include "train/trainer.h"
+
+namespace vt {
+
+void Trainer::report(const MetricRow& row) {
+    print_line(console_line(row));
+    metrics_->append(row);
+    events_->append(row);
+}
+
+void Trainer::log_step(int64_t step, const StepResult& r) {
+    Interval& c = *interval_;
+    ++c.steps;
+    c.samples += r.samples;
+    c.tokens += r.tokens;
+    c.flop += r.model_flop;
+    c.loss += r.loss;
+    const int64_t last = config_.run.train_iters;
+    if (step % config_.log.log_interval != 0 && step != last && step != start_step_ + 1) return;
+
+    const double seconds = seconds_now() - c.begin - c.outside;
+    const double per_step = seconds / static_cast<double>(c.steps);
+    MetricRow row;
+    row.step = step;
+    row.train_iters = last;
+    row.consumed_samples = static_cast<int64_t>(cursor_);
+    row.step_ms = 1e3 * per_step;
+    row.lr = r.lr;
+    row.global_batch_size = r.samples;
+    row.loss = r.loss;
+    row.grad_norm = r.grad_norm;
+    row.bad_samples = c.bad;
+    row.samples_per_s = static_cast<double>(c.samples) / seconds;
+    row.tokens_per_s = static_cast<double>(c.tokens) / seconds;
+    row.tflops = c.flop / seconds / 1e12;
+    row.roof_percent = 100 * c.flop / seconds / c.roof;
+    row.data_wait_percent = 100 * c.wait / seconds;
+    row.memory_gib = static_cast<double>(process_memory().resident) / (1 << 30);
+    row.seconds_left = per_step * static_cast<double>(last - step);
+    row.extra.emplace_back("loss mean", c.loss / static_cast<double>(c.steps));
+    report(row);
+    c.restart();
+}
+
+void Trainer::evaluate(int64_t step) {
+    if (!validator_ || stop_requested()) return;
+    const auto stop = [] { return stop_requested(); };
+    MetricRow row;
+    row.eval = true;
+    row.step = step;
+    row.train_iters = config_.run.train_iters;
+    const std::optional<EvalResult> plain = validator_->run(ctx_, store_->weights(), stop);
+    if (!plain) return;
+    row.eval_samples = validator_->samples();
+    row.loss = plain->loss;
+    for (size_t q = 0; q < plain->by_quantile.size(); ++q) {
+        row.extra.emplace_back(fmt::format("loss q{}", q), plain->by_quantile[q]);
+    }
+    for (int64_t k = 0; k < optim_->num_ema(); ++k) {
+        const Weights shown = store_->show(ctx_, optim_->ema(k));
+        const std::optional<EvalResult> e = validator_->run(ctx_, shown, stop);
+        store_->refresh_operands(ctx_);
+        if (!e) return;
+        row.extra.emplace_back(
+            fmt::format("loss ema {}", config_.optim.ema_decay[static_cast<size_t>(k)]), e->loss);
+    }
+    report(row);
+}
+
+void Trainer::draw_samples(int64_t step) {
+    const bool averaged = optim_->num_ema() > 0;
+    const Weights w = averaged ? store_->show(ctx_, optim_->ema(0)) : store_->weights();
+    const auto stop = [] { return stop_requested(); };
+    const std::optional<fs::path> dir = sampler_->run(ctx_, w, step, stop);
+    if (averaged) store_->refresh_operands(ctx_);
+    if (!dir) return;
+    say(" samples of step {} ({}): {}", step, averaged ? "first EMA" : "weights", dir->string());
+}
+
+}  // namespace vt

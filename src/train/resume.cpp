@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// Where a run begins: its own newest checkpoint, a path, or nothing; what of it may be adopted.
+// Floor 6.
+#include <fmt/format.h>
+#include <map>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "model/diffusers.h"
+#include "model/registry.h"
+#include "train/trainer.h"
+
+namespace vt {
+
+namespace {
+
+// Names a run's lineage of checkpoints; the one number here that is not a function of the seed,
+// since two runs of one seed in one folder must be told apart.
+std::string new_run_id() {
+    uint64_t words[2] = {};
+    const fs::path source = "/dev/urandom";
+    pread_all(open_read(source), words, sizeof words, 0, source);
+    return hex64(words[0]) + hex64(words[1]);
+}
+
+bool weights_only(const CheckpointInfo& info) {
+    return info.extra.count("weights_only") != 0;
+}
+
+std::string extra(const CheckpointInfo& info, const char* key) {
+    const auto it = info.extra.find(key);
+    return it == info.extra.end() ? "" : it->second;
+}
+
+}  // namespace
+
+void Trainer::check_resumable(const CheckpointInfo& info) const {
+    if (info.data_fingerprint != in_.train.fingerprint() && config_.data.on_change == "refuse" &&
+        !weights_only(info)) {
+        raise(Fault::kUser,
+              fmt::format("the training data is not what the checkpoint of step {} was trained on "
+                          "(files, counts or checksums differ)",
+                          info.step),
+              "put the shards back, or set data.on_change = \"new_epoch\" to go on with the new "
+              "data from here");
+    }
+    if (const std::string sizes = extra(info, "wan_config"); !sizes.empty()) {
+        const std::string from = extra(info, "imported_from");
+        require_same_sizes(wan_config_from_json(sizes, from),
+                           wan_config(config_.model, in_.train.facts()), from);
+    }
+    if (!info.config.empty() && in_.check_resume) in_.check_resume(info.config);
+    if (info.instruction_path != in_.backend.instruction_path && !info.instruction_path.empty()) {
+        warn(
+            "the checkpoint was written on the instruction path '{}', this machine takes '{}': the "
+            "losses agree to rounding, not bit for bit",
+            info.instruction_path, in_.backend.instruction_path);
+    }
+}
+
+// The checkpoint that checkpoint.resume names by its path; nothing for auto and none. A path that
+// this run started from before counts as auto: whoever starts the same command again after a
+// signal means to go on, not to go back.
+std::optional<fs::path> Trainer::resume_source() {
+    const std::string& resume = config_.checkpoint.resume;
+    if (resume == "auto" || resume == "none") return std::nullopt;
+    const std::string origin = fs::weakly_canonical(resume).string();
+    if (const std::optional<fs::path> own = find_latest(config_.run.out)) {
+        if (extra(read_info(*own), "started_from") == origin) {
+            say("this run started from {} before: it goes on from its own newest checkpoint; to go "
+                "back there again, take another run.out",
+                origin);
+            return std::nullopt;
+        }
+    }
+    const fs::path dir = checkpoint_at(resume);
+    check_resumable(read_info(dir));
+    origin_ = origin;
+    return dir;
+}
+
+std::vector<int64_t> Trainer::match_emas(const CheckpointInfo& info,
+                                         std::vector<StateTensor>& wanted) const {
+    const std::vector<double>& decays = config_.optim.ema_decay;
+    const std::string stored = extra(info, "ema_decay") + ",";
+    std::map<std::string, int64_t> at;  // decay as text -> its number in the checkpoint
+    for (size_t begin = 0, end = 0; (end = stored.find(',', begin)) != std::string::npos;
+         begin = end + 1) {
+        at.emplace(stored.substr(begin, end - begin), static_cast<int64_t>(at.size()));
+    }
+    std::vector<int64_t> fresh;
+    std::vector<std::string> kind;
+    for (size_t k = 0; k < decays.size(); ++k) {
+        const auto found = at.find(fmt::format("{}", decays[k]));
+        if (found == at.end()) fresh.push_back(static_cast<int64_t>(k));
+        kind.push_back(found == at.end() ? fmt::format("no-ema{}/", k)
+                                         : fmt::format("ema{}/", found->second));
+    }
+    const std::vector<StateTensor> own = state();
+    for (size_t i = 0; i < own.size(); ++i) {
+        for (size_t k = 0; k < decays.size(); ++k) {
+            const std::string prefix = fmt::format("ema{}/", k);
+            if (own[i].name.rfind(prefix, 0) != 0) continue;
+            wanted[i].name = kind[k] + own[i].name.substr(prefix.size());
+        }
+    }
+    return fresh;
+}
+
+void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas) {
+    const CheckpointInfo& info = loaded.info;
+    start_step_ = saved_step_ = info.step;
+    cursor_ = info.cursor;
+    if (weights_only(info)) {
+        optim_->init(ctx_, *store_);  // zero moments; EMAs start from the loaded weights
+        say("weights from {}; optimizer and step start afresh", loaded.dir.string());
+        return;
+    }
+    for (const std::string& name : loaded.report.missing) {
+        if (name.rfind("no-ema", 0) == 0) continue;
+        raise(Fault::kData, fmt::format("{} has no tensor '{}'", loaded.dir.string(), name));
+    }
+    say("resumed from {}: step {}, {} samples consumed", loaded.dir.string(), info.step,
+        info.cursor);
+    if (info.data_fingerprint != in_.train.fingerprint()) {
+        say("the training data is not the checkpoint's: going on with it at draw {}", cursor_);
+    }
+    for (const int64_t k : fresh_emas) {
+        optim_->start_ema(ctx_, *store_, k);
+        say("the average with decay {} is not in the checkpoint: it starts from the weights",
+            config_.optim.ema_decay[static_cast<size_t>(k)]);
+    }
+}
+
+void Trainer::restore(const std::optional<fs::path>& source) {
+    const fs::path out = config_.run.out;
+    const bool anew = config_.checkpoint.resume == "none";
+    run_id_ = new_run_id();
+    std::vector<StateTensor> wanted = state();
+    // Imports hold nothing else, and optim.ema_decay may have changed; adopt() tells them apart.
+    for (StateTensor& t : wanted) t.optional = t.name.rfind("model/", 0) != 0;
+    if (source) {
+        const CheckpointInfo info = read_info(*source);
+        const std::vector<int64_t> fresh = match_emas(info, wanted);
+        adopt({*source, info, load(*source, wanted)}, fresh);
+    } else if (!anew) {
+        std::vector<int64_t> fresh;
+        // Called before a tensor is read, so that names can follow what the checkpoint holds.
+        const auto accept = [&](const CheckpointInfo& info) {
+            check_resumable(info);
+            fresh = match_emas(info, wanted);
+        };
+        if (const std::optional<Loaded> got = load_latest(out, wanted, in_.world, accept)) {
+            adopt(*got, fresh);
+            origin_ = extra(got->info, "started_from");
+            if (!weights_only(got->info)) run_id_ = got->info.run_id;
+        }
+    }
+    // Anything later belongs to a future that this run does not have.
+    for (const fs::path& p : abandon_later(out, start_step_)) {
+        warn("a checkpoint later than step {}, where this run starts, is now {}", start_step_,
+             p.string());
+    }
+    if (anew) {
+        for (const StepDir& d : step_dirs(out)) (void)abandon(d.path);
+    }
+    store_->refresh_operands(ctx_);
+}
+
+}  // namespace vt
