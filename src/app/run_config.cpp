@@ -32,6 +32,24 @@ void validate(const RunConfig& c, const Origins& origins) {
                            c.data.micro_batch_size, c.data.global_batch_size),
                "lower micro_batch_size; it changes memory and speed, never what is learned");
     }
+    if (const std::vector<int64_t>& ramp = c.data.rampup_batch_size; !ramp.empty()) {
+        const std::vector<std::string> keys = {"data.rampup_batch_size", "data.global_batch_size"};
+        if (ramp.size() != 3) {
+            refuse(origins, keys,
+                   fmt::format("data.rampup_batch_size has {} numbers; allowed: [start, increment, "
+                               "samples]",
+                               ramp.size()),
+                   "for example [16, 16, 100000]");
+        }
+        const int64_t whole = c.data.global_batch_size, rise = whole - ramp[0];
+        if (rise < 0 || rise % ramp[1] != 0) {
+            refuse(origins, keys,
+                   fmt::format("[data] rampup_batch_size starts at {} and rises by {}, which does "
+                               "not reach global_batch_size = {}",
+                               ramp[0], ramp[1], whole),
+                   "global_batch_size must be start plus a multiple of increment");
+        }
+    }
     if (c.optim.lr_warmup_iters > c.run.train_iters) {
         refuse(origins, {"optim.lr_warmup_iters", "run.train_iters"},
                fmt::format("optim.lr_warmup_iters = {} is larger than run.train_iters = {}",

@@ -131,12 +131,13 @@ void Loader::Impl::declare(Arena& arena) {
 }
 
 void Loader::Impl::plan(Buffer& b, uint64_t first) {
-    b.plan.make(data, *order, first, options.global_batch_size, options.micro_batch_size);
+    const int64_t batch = options.batch_at(first);
+    b.plan.make(data, *order, first, batch, options.micro_batch_size);
     for (size_t i = 0; i < b.batch.micros.size(); ++i) b.spare[i] = std::move(b.batch.micros[i]);
     b.batch.micros.clear();
     b.items.clear();
     b.batch.first = first;
-    b.batch.next = first + static_cast<uint64_t>(options.global_batch_size);
+    b.batch.next = first + static_cast<uint64_t>(batch);
     b.batch.replaced = 0;
     const LatentFacts& f = data.facts();
     int64_t begin = 0, x0_at = 0, text_at = 0, ordinals_at = 0;
@@ -230,14 +231,14 @@ void Loader::Impl::thread_main() {
                 taken = done = 0;
                 b.state = State::kFilling;
                 work.notify_all();
-            } else if (b.state == State::kFilling && taken < options.global_batch_size) {
+            } else if (b.state == State::kFilling && taken < std::ssize(b.items)) {
                 const Item item = b.items[static_cast<size_t>(taken++)];
                 int64_t replaced = 0;
                 lock.unlock();
                 read_item(b, item, replaced);
                 lock.lock();
                 b.batch.replaced += replaced;
-                if (++done == options.global_batch_size) {
+                if (++done == std::ssize(b.items)) {
                     b.state = State::kReady;
                     fill ^= 1U;
                     work.notify_all();
@@ -263,6 +264,7 @@ Loader::Loader(const Dataset& data, const LoaderOptions& options, uint64_t curso
              "batch {}, micro-batch {}, {} reader threads", options.global_batch_size,
              options.micro_batch_size, options.reader_threads);
     Impl& l = *impl_;
+    (void)options.batch_at(0);  // a ramp that cannot be is refused before it is met
     l.declare(arena);
     if (arena.measuring()) return;
     data.read_empty_text(l.empty_text);

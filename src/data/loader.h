@@ -105,9 +105,22 @@ struct StepBatch {
     int64_t replaced = 0;  // bad samples replaced in this step (named on stderr as they are met)
 };
 
+// A batch that grows with the samples consumed: steps of `start` samples first, then `increment`
+// more at equal distances, the whole batch from `samples` on. start = 0: no ramp.
+struct BatchRamp {
+    int64_t start = 0, increment = 0, samples = 0;
+    /// The batch of the step whose first draw is `cursor`; pure, never falls. kBug unless `whole`
+    /// is `start` and a multiple of `increment`.
+    [[nodiscard]] int64_t batch_at(uint64_t cursor, int64_t whole) const;
+};
+
 struct LoaderOptions {
     uint64_t seed = 1;
-    int64_t global_batch_size = 1, micro_batch_size = 1;
+    int64_t global_batch_size = 1, micro_batch_size = 1;  // the whole batch, after the ramp
+    BatchRamp ramp{};
+    [[nodiscard]] int64_t batch_at(uint64_t cursor) const {
+        return ramp.batch_at(cursor, global_batch_size);
+    }
     double cfg_dropout_prob = 0;
     int reader_threads = 2;
     int64_t max_bad_samples = 16;  // beyond this many different ones in a run: kData

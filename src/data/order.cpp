@@ -105,6 +105,19 @@ bool caption_dropped(uint64_t seed, uint64_t ordinal, double probability) {
     return random_unit(seed, Purpose::kDropCaption, ordinal, 0) < probability;
 }
 
+int64_t BatchRamp::batch_at(uint64_t cursor, int64_t whole) const {
+    if (start == 0 || start == whole) return whole;
+    VT_CHECK(1 <= start && start < whole && increment >= 1 && (whole - start) % increment == 0 &&
+                 samples >= 1,
+             "ramp {}, {}, {} to {}", start, increment, samples, whole);
+    if (cursor >= static_cast<uint64_t>(samples)) return whole;
+    // floor(cursor / (samples / levels)) in whole numbers; the product may pass 64 bits
+    __extension__ using Wide = unsigned __int128;
+    const auto levels = static_cast<uint64_t>((whole - start) / increment);
+    const auto risen = static_cast<int64_t>(Wide{cursor} * levels / static_cast<uint64_t>(samples));
+    return start + risen * increment;
+}
+
 void StepPlan::make(const Dataset& data, BlockOrder& order, uint64_t first, int64_t global_batch,
                     int64_t micro_batch) {
     VT_CHECK(global_batch >= 1 && micro_batch >= 1, "batch {} in micro-batches of {}", global_batch,

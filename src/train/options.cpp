@@ -68,6 +68,12 @@ std::vector<Field> fields(DataOptions& o) {
          .aliases = {"train.micro_batch_size"},
          .min = 1,
          .max = 1 << 24},
+        {.key = "data.rampup_batch_size",
+         .target = &o.rampup_batch_size,
+         .help = "[start, increment, samples]: steps of `start` samples first, `increment` more at "
+                 "equal distances, global_batch_size from `samples` consumed on. Empty: no ramp.",
+         .aliases = {"train.rampup_batch_size"},
+         .min = 1},
         {.key = "data.reader_threads",
          .target = &o.reader_threads,
          .help = "Threads that read and check samples ahead of the step.",

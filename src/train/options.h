@@ -33,6 +33,7 @@ struct DataOptions {
     std::vector<std::string> valid;  // globs
     int64_t global_batch_size = 1;
     int64_t micro_batch_size = 1;
+    std::vector<int64_t> rampup_batch_size;  // empty, or start, increment, samples
     int64_t reader_threads = 2;
     int64_t max_bad_samples = 16;
     std::string on_change = "refuse";  // refuse | new_epoch

@@ -74,12 +74,15 @@ void Trainer::declare() {
 
 // On measuring arenas it declares its buffers; on real ones it starts to read.
 void Trainer::make_loader() {
-    const LoaderOptions options{.seed = static_cast<uint64_t>(config_.run.seed),
-                                .global_batch_size = config_.data.global_batch_size,
-                                .micro_batch_size = config_.data.micro_batch_size,
-                                .cfg_dropout_prob = config_.objective.cfg_dropout_prob,
-                                .reader_threads = static_cast<int>(config_.data.reader_threads),
-                                .max_bad_samples = config_.data.max_bad_samples};
+    const std::vector<int64_t>& ramp = config_.data.rampup_batch_size;
+    const LoaderOptions options{
+        .seed = static_cast<uint64_t>(config_.run.seed),
+        .global_batch_size = config_.data.global_batch_size,
+        .micro_batch_size = config_.data.micro_batch_size,
+        .ramp = ramp.empty() ? BatchRamp{} : BatchRamp{ramp.at(0), ramp.at(1), ramp.at(2)},
+        .cfg_dropout_prob = config_.objective.cfg_dropout_prob,
+        .reader_threads = static_cast<int>(config_.data.reader_threads),
+        .max_bad_samples = config_.data.max_bad_samples};
     loader_ = std::make_unique<Loader>(in_.train, options, cursor_, memory_.data);
 }
 

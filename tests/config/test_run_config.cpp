@@ -158,6 +158,12 @@ TEST_CASE("run config: ranges of single keys") {
 TEST_CASE("run config: rules that join keys name both and the place") {
     CHECK(has(mistake(std::string(kLeast) + "micro_batch_size = 8\n"),
               "run.toml:7: [data] micro_batch_size = 8 is larger than global_batch_size = 4"));
+    CHECK(has(mistake(std::string(kLeast) + "rampup_batch_size = [1, 1]\n"),
+              "run.toml:7: data.rampup_batch_size has 2 numbers"));
+    CHECK(has(mistake(std::string(kLeast) + "rampup_batch_size = [1, 2, 100]\n"),
+              "run.toml:7: [data] rampup_batch_size starts at 1 and rises by 2, which does not "
+              "reach global_batch_size = 4"));
+    CHECK(has(mistake(std::string(kLeast) + "rampup_batch_size = [8, 1, 100]\n"), "does not"));
     CHECK(has(mistake(kLeast, {"optim.lr_warmup_iters=11"}),
               "--set optim.lr_warmup_iters: optim.lr_warmup_iters = 11 is larger than "
               "run.train_iters = 10"));

@@ -180,6 +180,43 @@ TEST_CASE("loader: a batch larger than the data set, and steps left unread") {
     for (int i = 0; i < 20; ++i) Running(*s.data, o, 0);
 }
 
+TEST_CASE("loader: a growing batch takes every draw once and resumes at any of its cursors") {
+    const Shards s;
+    LoaderOptions o = kOptions;
+    o.ramp = {.start = 2, .increment = 3, .samples = 40};
+    std::vector<uint64_t> cursors{0}, hashes;
+    std::vector<int64_t> batches;
+    {
+        Running run(*s.data, o, 0);
+        for (int i = 0; i < 14; ++i) {
+            const StepBatch& b = run.loader->next(nullptr);
+            CHECK(b.first == cursors.back());
+            int64_t n = 0;
+            std::set<uint64_t> ordinals;
+            for (const MicroBatch& m : b.micros) {
+                n += std::ssize(m.draws);
+                for (const Draw& d : m.draws) ordinals.insert(d.ordinal);
+            }
+            CHECK(n == o.batch_at(b.first));
+            CHECK(static_cast<int64_t>(b.next - b.first) == n);
+            CHECK(static_cast<int64_t>(ordinals.size()) == n);
+            CHECK(*ordinals.begin() == b.first);
+            CHECK(*ordinals.rbegin() + 1 == b.next);
+            batches.push_back(n);
+            cursors.push_back(b.next);
+            hashes.push_back(hash_of(b));
+        }
+    }
+    // levels of 40 / 3 samples: 2 to draw 13, 5 to 26, 8 to 39
+    CHECK(batches == std::vector<int64_t>{2, 2, 2, 2, 2, 2, 2, 5, 5, 5, 8, 8, 11, 11});
+    for (size_t start = 0; start < hashes.size(); ++start) {
+        Running run(*s.data, o, cursors[start]);
+        for (size_t i = start; i < std::min(hashes.size(), start + 3); ++i) {
+            REQUIRE(hash_of(run.loader->next(nullptr)) == hashes[i]);
+        }
+    }
+}
+
 TEST_CASE("loader: bad samples are replaced by a pure function, whoever reads them") {
     Shards s;
     s.damage("a.h5", 4);

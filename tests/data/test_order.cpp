@@ -194,3 +194,26 @@ TEST_CASE("order: substitutes have the shape, differ from the bad one, and end")
     while (next_substitute(data, 1, bad, {2, 1, 2, 2}, tried, index)) met.insert(index);
     CHECK(met == std::set<int64_t>{0, 2, 6, 8});
 }
+
+TEST_CASE("order: the batch ramp rises in equal steps to the whole batch") {
+    const BatchRamp ramp{.start = 4, .increment = 4, .samples = 100};
+    // 16 - 4 in threes of 4: a level lasts 100 / 3 samples, so 4 to draw 33, 8 to 66, 12 to 99
+    int64_t last = 0;
+    for (uint64_t c = 0; c < 200; ++c) {
+        const int64_t want = c < 34 ? 4 : c < 67 ? 8 : c < 100 ? 12 : 16;
+        CHECK(ramp.batch_at(c, 16) == want);
+        CHECK(want >= last);
+        last = want;
+    }
+    CHECK(ramp.batch_at(UINT64_MAX, 16) == 16);
+    CHECK(BatchRamp{}.batch_at(0, 16) == 16);
+    CHECK(BatchRamp{16, 5, 9}.batch_at(0, 16) == 16);  // starts at the whole batch
+    // cursor x levels passes 64 bits
+    const int64_t far = int64_t{1} << 60;
+    const BatchRamp slow{.start = 1, .increment = 1, .samples = far};
+    CHECK(slow.batch_at(static_cast<uint64_t>(far) - 1, 1 << 20) == (1 << 20) - 1);
+    CHECK(slow.batch_at(static_cast<uint64_t>(far) / 2, (1 << 20) + 1) == 1 + (1 << 19));
+    for (const BatchRamp& bad : {BatchRamp{4, 5, 10}, BatchRamp{17, 1, 10}, BatchRamp{4, 4, 0}}) {
+        CHECK_THROWS_AS((void)bad.batch_at(0, 16), Error);
+    }
+}
