@@ -56,6 +56,7 @@ struct Ops {
     const char* backend = "?";     // "cpu" "meta" "cuda" "ref"
     std::string instruction_path;  // "avx512+amx" ...; recorded in checkpoints, may change the bits
     int64_t (*scratch_bytes)(const ScratchNeed&) = nullptr;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared takes none
 #define VT_OP_SLOT(name) decltype(&::vt::name) name = nullptr;
     VT_OPS(VT_OP_SLOT)
 #undef VT_OP_SLOT
