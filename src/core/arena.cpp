@@ -28,6 +28,10 @@ const Allocator& host_allocator() {
                     fmt::format("cannot get {} bytes of memory: {}", bytes, std::strerror(errno)),
                     "lower data.micro_batch_size or the model's size; `--dry-run` prints the plan");
             }
+            // fewer page faults and address translations; a kernel that cannot is not an error
+            if (bytes >= (int64_t{2} << 20)) {
+                (void)::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+            }
             return p;
         },
         [](void* p, int64_t bytes) { ::munmap(p, static_cast<size_t>(bytes)); }};

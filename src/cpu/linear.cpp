@@ -158,16 +158,17 @@ void run_library(const MatmulTable& t, const Ctx& ctx, const Product& p) {
     });
 }
 
-// Packs B, and A where its summed index is not contiguous, then computes the blocks. All of the
-// depth at once: p.K is bounded by the caller.
-void run_packed(const PackedTable& t, const Ctx& ctx, const Product& p) {
+// Packs A, and B unless it is still there from the call before, then computes the blocks. All of
+// the depth at once: p.K is bounded by the caller. Packing once for all blocks costs a pass through
+// memory; a block that packs for itself does so again for each block beside it.
+void run_packed(const PackedTable& t, const Ctx& ctx, const Product& p, bool b_is_packed) {
     const int64_t steps = div_up(p.K, t.step), depth = steps * t.step;
     const int64_t a_panels = div_up(p.M, t.side), b_panels = div_up(p.N, t.side);
-    const int64_t a_size = p.a.across ? a_panels * t.side * depth : 0;
-    const SharedScratch scratch(ctx, t.product_floats, 2 * (a_size + b_panels * t.side * depth));
+    const SharedScratch scratch(ctx, t.product_floats, 2 * (a_panels + b_panels) * t.side * depth);
     uint16_t* b = scratch.shared<uint16_t>();
     uint16_t* a = b + b_panels * t.side * depth;
-    const int64_t b_items = p.b.across ? steps : b_panels, a_items = p.a.across ? steps : 0;
+    const int64_t b_items = b_is_packed ? 0 : p.b.across ? steps : b_panels;
+    const int64_t a_items = p.a.across ? steps : a_panels;
     ctx.pool->parallel_for(b_items + a_items, [&](int64_t i, int /*thread*/) {
         if (i < b_items) {
             t.pack_b(b, p.b, p.N, p.K, i);
@@ -178,36 +179,43 @@ void run_packed(const PackedTable& t, const Ctx& ctx, const Product& p) {
     const Blocks blocks(p.M, p.N, t.block_m, t.block_n);
     ctx.pool->parallel_for(blocks.count(), [&](int64_t i, int thread) {
         const auto [m, n, M, N] = blocks.at(i);
-        t.product(part_of(p, m, n, M, N), p.a.across ? a + m * depth : nullptr, b + n * depth,
-                  scratch.of(thread));
+        t.product(part_of(p, m, n, M, N), a + m * depth, b + n * depth, scratch.of(thread));
     });
 }
 
 // Cuts p so that what is packed at a time fits kPackedBytes, then runs the pieces in order.
 void run_pieces(const PackedTable& t, const Ctx& ctx, const Product& p) {
     const int64_t elements = kPackedBytes / 2;
-    const int64_t K = round_up(p.K, t.step), N = round_up(p.N, t.side);
+    const int64_t K = round_up(p.K, t.step), N = round_up(p.N, t.side), M = round_up(p.M, t.side);
     const auto at_most = [](int64_t n, int64_t limit, int64_t multiple) {
         return std::min(n, std::max(multiple, limit / multiple * multiple));
     };
-    // A sum over rows (a weight gradient) is added piece by piece to what is there; any other is
-    // whole.
-    const bool by_depth = p.a.across && p.finish == Finish::kAdd;
-    const int64_t columns = by_depth ? at_most(N, 2048, t.side)
-                                     : at_most(N, elements / std::max<int64_t>(K, 1), t.side);
-    const int64_t piece =
-        by_depth ? at_most(K, elements / (round_up(p.M, t.side) + columns), t.step) : K;
+    if (p.a.across && p.finish == Finish::kAdd) {
+        // a sum over rows (a weight gradient): added piece by piece to what is there
+        const int64_t columns = at_most(N, 2048, t.side);
+        const int64_t piece = at_most(K, elements / (M + columns), t.step);
+        for (int64_t n = 0; n < p.N; n += columns) {
+            Product part = part_of(p, 0, n, p.M, std::min(columns, p.N - n));
+            const Operand a = part.a, b = part.b;
+            for (int64_t k = 0; k < p.K; k += piece) {
+                part.K = std::min(piece, p.K - k);
+                const auto deeper = [k](const Operand& o) {
+                    return static_cast<const uint16_t*>(o.data) + k * (o.across ? o.ld : 1);
+                };
+                part.a.data = deeper(a);
+                part.b.data = deeper(b);
+                run_packed(t, ctx, part, false);
+            }
+        }
+        return;
+    }
+    // any other sum is whole: first columns, then rows in what they leave
+    const int64_t columns = at_most(N, std::max(elements / 2, elements - M * K) / K, t.side);
+    const int64_t rows = at_most(M, elements / K - columns, t.side);
     for (int64_t n = 0; n < p.N; n += columns) {
-        Product part = part_of(p, 0, n, p.M, std::min(columns, p.N - n));
-        const Operand a = part.a, b = part.b;
-        for (int64_t k = 0; k < p.K; k += piece) {
-            part.K = std::min(piece, p.K - k);
-            const auto deeper = [k](const Operand& o) {
-                return static_cast<const uint16_t*>(o.data) + k * (o.across ? o.ld : 1);
-            };
-            part.a.data = deeper(a);
-            part.b.data = deeper(b);
-            run_packed(t, ctx, part);
+        for (int64_t m = 0; m < p.M; m += rows) {
+            const int64_t part_m = std::min(rows, p.M - m), part_n = std::min(columns, p.N - n);
+            run_packed(t, ctx, part_of(p, m, n, part_m, part_n), m > 0);
         }
     }
 }

@@ -112,7 +112,7 @@ int64_t matmul_scratch_bytes(const ScratchNeed& need) {
             floats = std::max(floats, library_floats(std::max(need.rows, need.width)));
         }
         if (t.packed.product == nullptr) continue;
-        // a weight, or two activations, packed whole; never more than one panel above the limit
+        // both operands packed whole, never more than a panel of each above the limit
         shared = std::min(2 * width * width + 4 * rows * width,
                           std::max(kPackedBytes, 64 * 2 * std::max(rows, width)));
     }

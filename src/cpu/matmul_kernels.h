@@ -69,7 +69,7 @@ struct PackedTable {
     // panels, or steps of k where o.across.
     void (*pack_a)(uint16_t* dst, const Operand& o, int64_t rows, int64_t K, int64_t i) = nullptr;
     void (*pack_b)(uint16_t* dst, const Operand& o, int64_t rows, int64_t K, int64_t i) = nullptr;
-    // One block; a null: p.a is not packed and not across. Both point at the block's first panel.
+    // One block; a and b point at its first panels.
     void (*product)(const Product& p, const uint16_t* a, const uint16_t* b,
                     float* scratch) = nullptr;
 };

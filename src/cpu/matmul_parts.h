@@ -44,7 +44,7 @@ void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv,
 }
 
 // What a bf16 product packs of its operands at a time, at most (unless 32 rows alone are more).
-inline constexpr int64_t kPackedBytes = int64_t{16} << 20;
+inline constexpr int64_t kPackedBytes = int64_t{64} << 20;
 
 // Largest block handed to oneDNN, and how much of the summed index at a time.
 inline constexpr int64_t kLibraryM = 512, kLibraryN = 512, kLibraryDepth = 512;

@@ -104,7 +104,8 @@ struct Sizes {
     int64_t S, N, K;
 };
 constexpr Sizes kSizes[] = {{1, 1, 1},     {3, 5, 7},      {17, 33, 65}, {64, 64, 64},
-                            {50, 97, 300}, {130, 40, 513}, {1, 200, 31}, {515, 130, 96}};
+                            {50, 97, 300}, {130, 40, 513}, {1, 200, 31}, {515, 130, 96},
+                            {40, 33, 2100}};  // the last in more than one pass over k
 
 // |got - want| <= bound * (1 + what is said of y), y's own rounding included
 void near(double got, double want, double bound, const std::string& what, int64_t i) {
@@ -233,6 +234,33 @@ TEST_CASE("cpu/linear: nothing to sum or no rows") {
         const Buffer before = dw;
         bench.ctx.ops->linear_bwd_weight(bench.ctx, dw.tensor(), {}, y.tensor(), x.tensor());
         CHECK(dw.bytes == before.bytes);
+    }
+}
+
+TEST_CASE("cpu/linear: pieces of a product have the bits of a narrower product") {
+    // bf16 operands that are not packed at once, cut in columns and in rows, and sums of several
+    // passes: each element is one chain over k, so its bits may not depend on its neighbours.
+    const int64_t S = 64, N = 160, K = 200000;
+    for (const Isa isa : sets()) {
+        if (isa != Isa::kAmx) continue;
+        Buffer x({S, K}, DType::kBF16), w({N, K}, DType::kBF16);
+        Buffer some({4099}, DType::kBF16);  // repeated: so many random numbers take seconds
+        some.random(1);
+        for (Buffer* b : {&x, &w}) {
+            for (size_t i = 0; i < b->bytes.size(); ++i) {
+                b->bytes[i] = some.bytes[i % some.bytes.size()];
+            }
+        }
+        Bench bench(isa, 2, {S, K, 1, 1, 2});
+        const Ops& ops = *bench.ctx.ops;
+        Buffer y({S, N}, DType::kF32);
+        ops.linear_fwd(bench.ctx, y.tensor(), {}, x.tensor(), w.tensor(), {}, Epilogue::kNone);
+        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{0, 0}, {33, 95}, {63, 159}}) {
+            Buffer one({1, 1}, DType::kF32);
+            ops.linear_fwd(bench.ctx, one.tensor(), {}, x.tensor().rows(m, m + 1),
+                           w.tensor().rows(n, n + 1), {}, Epilogue::kNone);
+            CHECK(one.at(0) == y.at(m * N + n));
+        }
     }
 }
 

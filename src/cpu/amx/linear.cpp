@@ -10,10 +10,11 @@ namespace {
 using kernel::Operand;
 using kernel::Product;
 
-// Steps of k that a block takes at a time: a panel of B (32 KiB) stays in the first cache while the
-// panels of A pass by; A and the sums of a block stay in the second.
-constexpr int64_t kBlockSteps = 16;
+// A block of 256 rows of A, 2,048 deep, is 1 MiB of the second cache; panels of B pass by. Longer
+// sums are taken in several passes, the sums so far waiting in f32.
+constexpr int64_t kBlockSteps = 64;
 constexpr int64_t kBlockM = 256, kBlockN = 512;
+constexpr int64_t kTile = kSide * kSide;  // floats of a finished tile
 
 const uint16_t* in_panels(const Operand& o, int64_t at, int64_t k) {
     return static_cast<const uint16_t*>(o.data) + (o.across ? k * o.ld + at : at * o.ld + k);
@@ -48,40 +49,102 @@ void pack(uint16_t* dst, const Operand& o, int64_t rows, int64_t K, int64_t item
     }
 }
 
-// a: packed panels, or null where p.a has k contiguous and is packed here, block by block.
+// Finishes the tile before while the next one is multiplied: the tile unit and the vector units
+// work side by side only on instructions that are near each other, so a few rows follow every step.
+class Finisher {
+  public:
+    explicit Finisher(const Product& p) : p_(p) {}
+    /// The next tile to finish, 32 x 32 sums at `c`, (m, n) of the block; the one before is done.
+    void take(const float* c, int64_t m, int64_t n, int64_t steps) {
+        c_ = c;
+        m_ = m;
+        n_ = n;
+        rows_ = p_.M - m < kSide ? p_.M - m : kSide;
+        columns_ = p_.N - n < kSide ? p_.N - n : kSide;
+        per_step_ = steps < 1 ? kSide : (kSide + steps - 1) / steps;
+        row_ = 0;
+    }
+    VT_INLINE void step() {
+        if (row_ < rows_) some(per_step_);
+    }
+    void rest() { some(rows_ - row_); }
+
+  private:
+    void some(int64_t n) {
+        if (n > rows_ - row_) n = rows_ - row_;
+        finish_tile(p_, c_ + row_ * kSide, kSide, m_ + row_, n_, n, columns_);
+        row_ += n;
+    }
+    const Product& p_;
+    const float* c_ = nullptr;
+    int64_t m_ = 0, n_ = 0, rows_ = 0, columns_ = 0, per_step_ = 0, row_ = 0;
+};
+
+// out (32 x 32) = A panel x B panel over `steps` steps of k, added to `sums` unless that is null.
+// Panels as packed; both f32 tiles have rows of 32. Calls done.step() after each step.
+VT_INLINE void tile_product_beside(float* out, const float* sums, const uint16_t* a,
+                                   const uint16_t* b, int64_t steps, Finisher& done) {
+    // the tile instructions do not tell the compiler what they read and write
+    asm volatile("" ::: "memory");
+    constexpr int64_t kRow = kSide * 4;
+    if (sums == nullptr) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else {
+        _tile_loadd(0, sums, kRow);
+        _tile_loadd(1, sums + 16, kRow);
+        _tile_loadd(2, sums + 16 * kSide, kRow);
+        _tile_loadd(3, sums + 16 * kSide + 16, kRow);
+    }
+    for (int64_t i = 0; i < steps; ++i) {
+        _tile_loadd(4, a, 64);
+        _tile_loadd(6, b, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + 512, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + 512, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        a += kPanelStep;
+        b += kPanelStep;
+        done.step();
+    }
+    _tile_stored(0, out, kRow);
+    _tile_stored(1, out + 16, kRow);
+    _tile_stored(2, out + 16 * kSide, kRow);
+    _tile_stored(3, out + 16 * kSide + 16, kRow);
+    asm volatile("" ::: "memory");
+}
+
 void product(const Product& p, const uint16_t* a, const uint16_t* b, float* scratch) {
     const TileSetup tiles;
     const int64_t steps = round_to(p.K, kStep) / kStep, rows = round_to(p.M, kSide);
-    float* c = scratch;
-    auto* a_block = reinterpret_cast<uint16_t*>(c + kBlockM * kBlockN);
-    int64_t i0 = 0;
+    float* c = scratch;  // sums of a block between passes: [column / 32][row][32 columns]
+    float* tile[2] = {c + kBlockM * kBlockN, c + kBlockM * kBlockN + kTile};
+    Finisher finisher(p);
+    int64_t i0 = 0, turn = 0;
     do {  // once for K = 0 too: an empty sum is 0
         const int64_t n_steps = steps - i0 < kBlockSteps ? steps - i0 : kBlockSteps;
-        const bool fresh = i0 == 0, last = i0 + n_steps == steps;
-        const uint16_t* panels = a == nullptr ? a_block : a + i0 * kPanelStep;
-        const int64_t panel_ld = (a == nullptr ? n_steps : steps) * kPanelStep;
-        if (a == nullptr) {
-            for (int64_t m = 0; m < p.M; m += kSide) {
-                for (int64_t i = 0; i < n_steps; ++i) {
-                    const int64_t k = (i0 + i) * kStep;
-                    pack_a_along(a_block + (m / kSide * n_steps + i) * kPanelStep,
-                                 in_panels(p.a, m, k), p.a.ld, p.M - m, p.K - k);
-                }
-            }
-        }
+        const bool first = i0 == 0, last = i0 + n_steps == steps;
         for (int64_t n = 0; n < p.N; n += kSide) {
             const uint16_t* b_panel = b + (n / kSide * steps + i0) * kPanelStep;
             for (int64_t m = 0; m < p.M; m += kSide) {
                 float* sums = c + n * rows + m * kSide;
-                tile_product(sums, kSide, panels + m / kSide * panel_ld, kStep, kPanelStep,
-                             kPanelStep / 2, b_panel, n_steps, fresh);
+                float* out = last ? tile[turn % 2] : sums;
+                tile_product_beside(out, first ? nullptr : sums,
+                                    a + (m / kSide * steps + i0) * kPanelStep, b_panel, n_steps,
+                                    finisher);
                 if (!last) continue;
-                finish_tile(p, sums, kSide, m, n, p.M - m < kSide ? p.M - m : kSide,
-                            p.N - n < kSide ? p.N - n : kSide);
+                finisher.rest();  // of the tile before
+                finisher.take(out, m, n, n_steps);
+                ++turn;
             }
         }
         i0 += n_steps;
     } while (i0 < steps);
+    finisher.rest();
 }
 
 }  // namespace
@@ -92,7 +155,7 @@ void fill_linear(kernel::MatmulTable& t) {
     packed.step = kStep;
     packed.block_m = kBlockM;
     packed.block_n = kBlockN;
-    packed.product_floats = kBlockM * kBlockN + kBlockM * kBlockSteps * kStep / 2;
+    packed.product_floats = kBlockM * kBlockN + 2 * kTile;
     packed.pack_a = pack<true>;
     packed.pack_b = pack<false>;
     packed.product = product;
