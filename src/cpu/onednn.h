@@ -15,6 +15,7 @@ struct BlockProduct {
     int64_t lda = 0, ldb = 0, ldc = 0;
     bool a_across = false, b_across = false;
     bool add = false;
+    // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer here
     friend auto operator<=>(const BlockProduct&, const BlockProduct&) = default;
 };
 

@@ -296,8 +296,9 @@ std::vector<float> embed_caption(std::string_view caption, int64_t dim, int64_t 
         }
         for (int64_t d = 0; d < place; ++d) {
             // sinusoids of unit mean square, wave lengths from 2 pi rows up to 2 pi * 1000
-            const double rate = std::pow(
-                1000.0, -static_cast<double>(d / 2) / static_cast<double>((place + 1) / 2));
+            const int64_t pair = d / 2, pairs = (place + 1) / 2;
+            const double rate =
+                std::pow(1000.0, -static_cast<double>(pair) / static_cast<double>(pairs));
             const double angle = static_cast<double>(r) * rate;
             row[meaning + d] = static_cast<float>(std::sqrt(2.0) *
                                                   (d % 2 == 0 ? std::sin(angle) : std::cos(angle)));

@@ -85,7 +85,7 @@ VT_INLINE float as_float(float x) {
 }
 VT_INLINE float as_float(uint16_t x) {
     const uint32_t bits = static_cast<uint32_t>(x) << 16;
-    float r;
+    float r = 0;
     __builtin_memcpy(&r, &bits, sizeof r);
     return r;
 }
