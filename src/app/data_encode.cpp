@@ -37,16 +37,6 @@ struct Video {
     int64_t clips = 0;
 };
 
-bool looks_like_video(const fs::path& path) {
-    constexpr std::array<std::string_view, 20> kEndings{
-        ".mp4", ".mov", ".mkv", ".webm", ".avi", ".m4v", ".mpg", ".mpeg", ".ts",   ".m2ts",
-        ".wmv", ".flv", ".ogv", ".3gp",  ".gif", ".png", ".jpg", ".jpeg", ".webp", ".bmp"};
-    std::string end = path.extension().string();
-    std::transform(end.begin(), end.end(), end.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return std::find(kEndings.begin(), kEndings.end(), end) != kEndings.end();
-}
-
 // Folders are searched through; files named by the user are taken whatever their ending.
 std::vector<Video> find_videos(const std::vector<fs::path>& inputs) {
     std::vector<Video> all;
@@ -143,13 +133,13 @@ int64_t cut_video(const Video& v, const Args& a,
     Clip clip{.T = spec.T, .H = spec.H, .W = spec.W, .fps = a.fps, .rgb = {}};
     int64_t frames = 0, clips = 0;
     int64_t skip = 0;  // frames between clips when the stride is longer than a clip
-    (void)read_video(v.path, a.fps, [&](const uint8_t* rgb, int64_t H, int64_t W) {
+    (void)read_video(v.path, {.fps = a.fps}, [&](const VideoFrame& f) {
         ++frames;
         if (skip > 0) {
             --skip;
             return true;
         }
-        const auto fitted = resize_crop(rgb, H, W, spec.H, spec.W);
+        const auto fitted = resize_crop(f.rgb, f.H, f.W, spec.H, spec.W);
         clip.rgb.insert(clip.rgb.end(), fitted.begin(), fitted.end());
         if (clip.rgb.size() < frame_bytes * static_cast<size_t>(spec.T)) return true;
         to(clip, clips++);

@@ -19,11 +19,17 @@ namespace {
 bool have_video() {
     return false;
 }
-VideoInfo read_video(const fs::path& path, double /*fps*/,
-                     const std::function<bool(const uint8_t*, int64_t, int64_t)>& /*frame*/) {
+VideoInfo read_video(const fs::path& path, const VideoOptions& /*options*/,
+                     const std::function<bool(const VideoFrame&)>& /*frame*/) {
     no_libav("read", path);
 }
+bool looks_like_video(const fs::path& /*path*/) {
+    return false;
+}
 void write_mp4(const fs::path& path, const Clip& /*clip*/) {
+    no_libav("write", path);
+}
+void write_gif(const fs::path& path, const Clip& /*clip*/) {
     no_libav("write", path);
 }
 }  // namespace vt

@@ -14,10 +14,10 @@ namespace {
 
 std::vector<uint8_t> read_png(const fs::path& path, int64_t* H, int64_t* W) {
     std::vector<uint8_t> out;
-    (void)read_video(path, 0, [&](const uint8_t* rgb, int64_t h, int64_t w) {
-        *H = h;
-        *W = w;
-        out.assign(rgb, rgb + h * w * 3);
+    (void)read_video(path, {}, [&](const VideoFrame& f) {
+        *H = f.H;
+        *W = f.W;
+        out.assign(f.rgb, f.rgb + f.H * f.W * 3);
         return true;
     });
     return out;

@@ -16,11 +16,11 @@ namespace {
 
 Clip read_clip(const fs::path& path, double fps, VideoInfo* info = nullptr) {
     Clip clip;
-    const VideoInfo i = read_video(path, fps, [&](const uint8_t* rgb, int64_t H, int64_t W) {
-        clip.H = H;
-        clip.W = W;
+    const VideoInfo i = read_video(path, {.fps = fps}, [&](const VideoFrame& f) {
+        clip.H = f.H;
+        clip.W = f.W;
         ++clip.T;
-        clip.rgb.insert(clip.rgb.end(), rgb, rgb + H * W * 3);
+        clip.rgb.insert(clip.rgb.end(), f.rgb, f.rgb + f.H * f.W * 3);
         return true;
     });
     if (info != nullptr) *info = i;
@@ -56,7 +56,7 @@ Clip soft_clip(int64_t T, int64_t H, int64_t W, double fps) {
 void check_bad(const fs::path& path, const char* why) {
     CAPTURE(path.string());
     try {
-        (void)read_video(path, 0, [](const uint8_t*, int64_t, int64_t) { return true; });
+        (void)read_video(path, {}, [](const VideoFrame&) { return true; });
         FAIL("accepted");
     } catch (const Error& e) {
         CHECK(e.fault() == Fault::kData);
@@ -221,8 +221,7 @@ TEST_SUITE("data") {
             CHECK(std::equal(f, f + frame, all.rgb.data() + nearest * frame));
         }
         int64_t got = 0;
-        (void)read_video(dir / "a.mp4", 0,
-                         [&](const uint8_t*, int64_t, int64_t) { return ++got < 5; });
+        (void)read_video(dir / "a.mp4", {}, [&](const VideoFrame&) { return ++got < 5; });
         CHECK(got == 5);
     }
 

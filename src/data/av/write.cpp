@@ -1,26 +1,94 @@
 // SPDX-License-Identifier: MIT
-// write_mp4 with libav.
+// Writing video files with libav; write_mp4.
 // Floor 3.
 #ifdef VTRAIN_HAVE_LIBAV
+
+#include "data/av/write.h"
 
 #include <algorithm>
 #include <cstring>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
-#include "data/av/av.h"
 #include "data/video.h"
+
+namespace vt::av {
+
+void cannot_write(const fs::path& path, const std::string& why) {
+    raise(Fault::kSystem, fmt::format("cannot write video {}: {}", path.string(), why));
+}
+
+void encode(AVFormatContext* out, AVCodecContext* c, const AVStream* stream, const AVFrame* frame,
+            const fs::path& path) {
+    int code = avcodec_send_frame(c, frame);
+    if (code < 0) cannot_write(path, reason(code));
+    const PacketPtr packet(av_packet_alloc());
+    if (packet == nullptr) throw std::bad_alloc();
+    while ((code = avcodec_receive_packet(c, packet.get())) >= 0) {
+        if (packet->duration == 0) packet->duration = 1;
+        av_packet_rescale_ts(packet.get(), c->time_base, stream->time_base);
+        packet->stream_index = stream->index;
+        code = av_interleaved_write_frame(out, packet.get());
+        if (code < 0) cannot_write(path, reason(code));
+    }
+    if (code != AVERROR(EAGAIN) && code != AVERROR_EOF) cannot_write(path, reason(code));
+}
+
+void write_container(const fs::path& temp, const fs::path& path, const char* kind,
+                     AVDictionary* options, AVCodecContext* c,
+                     const std::function<void(AVFormatContext*, const AVStream*)>& frames) {
+    AVFormatContext* raw = nullptr;
+    int code = avformat_alloc_output_context2(&raw, nullptr, kind, temp.c_str());
+    if (code < 0) cannot_write(path, reason(code));
+    const OutputPtr out(raw);
+    out->flags |= AVFMT_FLAG_BITEXACT;  // no time stamps: equal clips, equal files
+    AVStream* stream = avformat_new_stream(out.get(), nullptr);
+    if (stream == nullptr) throw std::bad_alloc();
+    stream->time_base = c->time_base;
+    stream->avg_frame_rate = c->framerate;
+    code = avcodec_parameters_from_context(stream->codecpar, c);
+    if (code < 0) cannot_write(path, reason(code));
+    code = avio_open(&out->pb, ("file:" + temp.string()).c_str(), AVIO_FLAG_WRITE);
+    if (code < 0) cannot_write(path, reason(code));
+    code = avformat_write_header(out.get(), &options);
+    av_dict_free(&options);
+    if (code < 0) cannot_write(path, reason(code));
+    frames(out.get(), stream);
+    code = av_write_trailer(out.get());
+    if (code < 0) cannot_write(path, reason(code));
+    code = avio_closep(&out->pb);
+    if (code < 0) cannot_write(path, reason(code));
+}
+
+void write_aside(const fs::path& path, const Clip& clip,
+                 const std::function<void(const fs::path& temp)>& write) {
+    silence();
+    VT_CHECK(clip.T >= 1 && clip.H >= 1 && clip.W >= 1 &&
+                 static_cast<int64_t>(clip.rgb.size()) == clip.T * clip.H * clip.W * 3,
+             "clip of {}x{}x{} with {} bytes", clip.T, clip.H, clip.W, clip.rgb.size());
+    fs::path temp = path;
+    temp += fmt::format(".tmp{}", getpid());
+    try {
+        write(temp);
+        std::error_code ec;
+        fs::rename(temp, path, ec);
+        if (ec) cannot_write(path, ec.message());
+    } catch (...) {
+        std::error_code ec;
+        fs::remove(temp, ec);
+        throw;
+    }
+}
+
+}  // namespace vt::av
 
 namespace vt {
 namespace {
 
 using namespace av;
-
-[[noreturn]] void cannot_write(const fs::path& path, const std::string& why) {
-    raise(Fault::kSystem, fmt::format("cannot write video {}: {}", path.string(), why));
-}
 
 // The first encoder that opens, H.264 before MPEG-4.
 CodecPtr open_encoder(const fs::path& path, int width, int height, AVRational rate,
@@ -60,23 +128,6 @@ CodecPtr open_encoder(const fs::path& path, int width, int height, AVRational ra
     }
     cannot_write(path, tried.empty() ? "this libav has no H.264 or MPEG-4 encoder"
                                      : "no encoder opened:" + tried);
-}
-
-// Sends one frame (or null to end) and writes the packets that come out.
-void encode(AVFormatContext* out, AVCodecContext* c, const AVStream* stream, const AVFrame* frame,
-            const fs::path& path) {
-    int code = avcodec_send_frame(c, frame);
-    if (code < 0) cannot_write(path, reason(code));
-    const PacketPtr packet(av_packet_alloc());
-    if (packet == nullptr) throw std::bad_alloc();
-    while ((code = avcodec_receive_packet(c, packet.get())) >= 0) {
-        if (packet->duration == 0) packet->duration = 1;
-        av_packet_rescale_ts(packet.get(), c->time_base, stream->time_base);
-        packet->stream_index = stream->index;
-        code = av_interleaved_write_frame(out, packet.get());
-        if (code < 0) cannot_write(path, reason(code));
-    }
-    if (code != AVERROR(EAGAIN) && code != AVERROR_EOF) cannot_write(path, reason(code));
 }
 
 void write_frames(AVFormatContext* out, AVCodecContext* c, const AVStream* stream, const Clip& clip,
@@ -120,55 +171,22 @@ void write_frames(AVFormatContext* out, AVCodecContext* c, const AVStream* strea
     encode(out, c, stream, nullptr, path);
 }
 
-void write_container(const fs::path& temp, const fs::path& path, const Clip& clip) {
-    AVFormatContext* raw = nullptr;
-    int code = avformat_alloc_output_context2(&raw, nullptr, "mp4", temp.c_str());
-    if (code < 0) cannot_write(path, reason(code));
-    const OutputPtr out(raw);
-    out->flags |= AVFMT_FLAG_BITEXACT;  // no time stamps: equal clips, equal files
-    const AVRational rate = av_d2q(clip.fps > 0 ? clip.fps : 24.0, 1'001'000);
-    const CodecPtr c =
-        open_encoder(path, narrow<int>(round_up(clip.W, 2)), narrow<int>(round_up(clip.H, 2)), rate,
-                     (out->oformat->flags & AVFMT_GLOBALHEADER) != 0);
-    AVStream* stream = avformat_new_stream(out.get(), nullptr);
-    if (stream == nullptr) throw std::bad_alloc();
-    stream->time_base = c->time_base;
-    stream->avg_frame_rate = rate;
-    code = avcodec_parameters_from_context(stream->codecpar, c.get());
-    if (code < 0) cannot_write(path, reason(code));
-    code = avio_open(&out->pb, ("file:" + temp.string()).c_str(), AVIO_FLAG_WRITE);
-    if (code < 0) cannot_write(path, reason(code));
-    AVDictionary* options = nullptr;
-    av_dict_set(&options, "movflags", "+faststart", 0);
-    code = avformat_write_header(out.get(), &options);
-    av_dict_free(&options);
-    if (code < 0) cannot_write(path, reason(code));
-    write_frames(out.get(), c.get(), stream, clip, path);
-    code = av_write_trailer(out.get());
-    if (code < 0) cannot_write(path, reason(code));
-    code = avio_closep(&out->pb);
-    if (code < 0) cannot_write(path, reason(code));
-}
-
 }  // namespace
 
 void write_mp4(const fs::path& path, const Clip& clip) {
-    silence();
-    VT_CHECK(clip.T >= 1 && clip.H >= 1 && clip.W >= 1 &&
-                 static_cast<int64_t>(clip.rgb.size()) == clip.T * clip.H * clip.W * 3,
-             "clip of {}x{}x{} with {} bytes", clip.T, clip.H, clip.W, clip.rgb.size());
-    fs::path temp = path;
-    temp += fmt::format(".tmp{}", getpid());
-    try {
-        write_container(temp, path, clip);
-        std::error_code ec;
-        fs::rename(temp, path, ec);
-        if (ec) cannot_write(path, ec.message());
-    } catch (...) {
-        std::error_code ec;
-        fs::remove(temp, ec);
-        throw;
-    }
+    write_aside(path, clip, [&](const fs::path& temp) {
+        const AVRational rate = av_d2q(clip.fps > 0 ? clip.fps : 24.0, 1'001'000);
+        const AVOutputFormat* mp4 = av_guess_format("mp4", nullptr, nullptr);
+        const CodecPtr c =
+            open_encoder(path, narrow<int>(round_up(clip.W, 2)), narrow<int>(round_up(clip.H, 2)),
+                         rate, mp4 != nullptr && (mp4->flags & AVFMT_GLOBALHEADER) != 0);
+        AVDictionary* options = nullptr;
+        av_dict_set(&options, "movflags", "+faststart", 0);
+        write_container(temp, path, "mp4", options, c.get(),
+                        [&](AVFormatContext* out, const AVStream* stream) {
+                            write_frames(out, c.get(), stream, clip, path);
+                        });
+    });
 }
 
 }  // namespace vt
