@@ -64,7 +64,7 @@ struct Noise {
     float* xt;
     float* target;
     const void* x0;  // one sample
-    float sigma;
+    float mix[4];    // xt = mix[0] x0 + mix[1] e, target = mix[2] x0 + mix[3] e
     uint64_t seed, id;
     uint32_t purpose;
 };

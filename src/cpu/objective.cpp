@@ -4,7 +4,7 @@
 
 namespace vt::rows {
 
-void flow_noise(const Table& k, const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor sigma,
+void flow_noise(const Table& k, const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor mix,
                 CTensor ids, uint64_t seed, Purpose purpose) {
     const auto kernel = k.noise[type_of(x0.dtype, "flow_noise")];
     const int64_t B = x0.shape[0];
@@ -16,7 +16,7 @@ void flow_noise(const Table& k, const Ctx& ctx, Tensor xt, Tensor target, CTenso
         a.xt = xt.as<float>() + b * n;
         a.target = target.as<float>() + b * n;
         a.x0 = static_cast<const char*>(x0.data) + b * n * size_of(x0.dtype);
-        a.sigma = sigma.as<float>()[b];
+        std::copy_n(mix.as<float>() + 4 * b, 4, a.mix);
         a.seed = seed;
         a.id = static_cast<uint64_t>(ids.as<int64_t>()[b]);
         a.purpose = static_cast<uint32_t>(purpose);

@@ -48,7 +48,7 @@ void patchify(const Ctx& ctx, Tensor rows, CTensor x, Patch patch, PatchOrder or
 void unpatchify(const Ctx& ctx, Tensor x, CTensor rows, Patch patch, PatchOrder order);
 void sinusoid(const Ctx& ctx, Tensor out, CTensor t);
 // objective.cpp
-void flow_noise(const Table& k, const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor sigma,
+void flow_noise(const Table& k, const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor mix,
                 CTensor ids, uint64_t seed, Purpose purpose);
 void flow_loss(const Table& k, const Ctx& ctx, Tensor dv, Tensor sse, CTensor v, CTensor target,
                CTensor coef);

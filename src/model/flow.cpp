@@ -28,6 +28,11 @@ double probit(double u) {
 
 }  // namespace
 
+std::array<float, 4> flow_mix(double sigma) {
+    const auto s = static_cast<float>(sigma);
+    return {1.0F - s, s, -1, 1};
+}
+
 double shift_sigma(double sigma, double shift) {
     return shift * sigma / (1 + (shift - 1) * sigma);
 }

@@ -5,6 +5,7 @@
 // Floor 4.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct ObjectiveOptions {
 [[nodiscard]] double draw_sigma(const ObjectiveOptions& o, uint64_t seed, uint64_t ordinal);
 /// The quantile u in (0, 1) of the same distribution (validation uses fixed quantiles).
 [[nodiscard]] double sigma_at_quantile(const ObjectiveOptions& o, double u);
+/// The op's numbers (1 - sigma, sigma, -1, 1), the first worked out in f32.
+[[nodiscard]] std::array<float, 4> flow_mix(double sigma);
 [[nodiscard]] double shift_sigma(double sigma, double shift);
 
 }  // namespace vt

@@ -6,7 +6,7 @@ namespace vt {
 
 using namespace front;
 
-void flow_noise(const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor sigma, CTensor ids,
+void flow_noise(const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor mix, CTensor ids,
                 uint64_t seed, Purpose purpose) {
     const Desk desk(ctx, "flow_noise", ctx.ops == nullptr || ctx.ops->flow_noise == nullptr);
     desk.rank("x0", x0, "(B,C,T,H,W)", 5);
@@ -15,11 +15,11 @@ void flow_noise(const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor si
     desk.tensor("x0", x0, "(B,C,T,H,W)", x0.shape, kAnyFloat);
     desk.tensor("xt", xt, "(B,C,T,H,W)", x0.shape, stat);
     desk.tensor("target", target, "(B,C,T,H,W)", x0.shape, stat);
-    desk.tensor("sigma", sigma, "(B)", {B}, stat);
+    desk.tensor("mix", mix, "(B,4)", {B, 4}, stat);
     desk.tensor("ids", ids, "(B)", {B}, only(DType::kI64));
     const Counted counted(ctx, "flow_noise",
-                          {.flop = 4 * count(x0), .bytes = bytes(x0) + bytes(xt) + bytes(target)});
-    ctx.ops->flow_noise(ctx, xt, target, x0, sigma, ids, seed, purpose);
+                          {.flop = 6 * count(x0), .bytes = bytes(x0) + bytes(xt) + bytes(target)});
+    ctx.ops->flow_noise(ctx, xt, target, x0, mix, ids, seed, purpose);
 }
 
 void flow_loss(const Ctx& ctx, Tensor dv, Tensor sse, CTensor v, CTensor target, CTensor coef) {

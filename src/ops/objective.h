@@ -8,13 +8,16 @@
 
 namespace vt {
 
-/// Rectified flow (Liu et al. 2022, arXiv:2209.03003), sigma = 1 is pure noise:
+/// What a sample is mixed from, with the four numbers (a, s, p, q) = mix[b] of each sample:
 ///   e ~ Philox(seed, purpose, ids[b], flat (C,T,H,W) index)      core/rng.h random_normal
-///   xt[b] = (1 - sigma[b]) x0[b] + sigma[b] e        target[b] = e - x0[b]
-/// xt, target out (B,C,T,H,W) f32   x0 in (B,C,T,H,W) f32 or bf16   sigma in (B) f32
+///   xt[b] = a x0[b] + s e        target[b] = p x0[b] + q e
+/// Rectified flow is (1 - sigma, sigma, -1, 1); model/objective.h has the others.
+/// xt, target out (B,C,T,H,W) f32   x0 in (B,C,T,H,W) f32 or bf16   mix in (B,4) f32
 /// ids in (B) i64: the draw ordinals
-/// Same bits on every backend: e by core/rng.h, then xt = fma(sigma, e, (1-sigma)*x0), in f32.
-void flow_noise(const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor sigma, CTensor ids,
+/// Same bits on every backend: e by core/rng.h, then xt = fma(s, e, a*x0) and
+/// target = fma(q, e, p*x0), in f32.
+/// flop 6 a number
+void flow_noise(const Ctx& ctx, Tensor xt, Tensor target, CTensor x0, CTensor mix, CTensor ids,
                 uint64_t seed, Purpose purpose);
 
 /// sse[b] = sum over the sample of (v - target)^2  (f64 sums, order fixed)

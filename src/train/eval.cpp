@@ -98,10 +98,14 @@ std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
             for (size_t i = begin; i < end; ++i) id.push_back(picks_[i].number * Q + q);
             const auto count = static_cast<size_t>(n);
             upload(ctx, ids, id);
-            upload(ctx, slot.sigma, std::vector<float>(count, static_cast<float>(sigma)));
+            std::vector<float> mix;
+            for (size_t i = 0; i < count; ++i) {
+                for (const float c : flow_mix(sigma)) mix.push_back(c);
+            }
+            upload(ctx, slot.mix, mix);
             upload(ctx, slot.tau, std::vector<float>(count, static_cast<float>(1000 * sigma)));
             upload(ctx, slot.coef, std::vector<float>(count, 0.0F));
-            flow_noise(ctx, slot.xt, slot.target, x0, slot.sigma, ids,
+            flow_noise(ctx, slot.xt, slot.target, x0, slot.mix, ids,
                        static_cast<uint64_t>(config_.run.seed), Purpose::kValid);
             model_.forward(ctx, weights, *slot.acts, {slot.xt, slot.tau, text}, slot.v);
             flow_loss(ctx, {}, slot.sse, slot.v, slot.target, slot.coef);

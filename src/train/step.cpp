@@ -28,7 +28,7 @@ BatchSlot& BatchSlots::get(const BatchShape& shape) {
     slot.target = a.alloc("target", x, DType::kF32);
     slot.v = a.alloc("prediction", x, DType::kF32);
     if (train_) slot.dv = a.alloc("d prediction", x, DType::kF32);
-    slot.sigma = a.alloc("sigma", n, DType::kF32);
+    slot.mix = a.alloc("noise and target", {shape.n, 4}, DType::kF32);
     slot.tau = a.alloc("tau", n, DType::kF32);
     slot.coef = a.alloc("loss weights", n, DType::kF32);
     slot.sse = a.alloc("squared errors", n, DType::kF64);
@@ -99,17 +99,17 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
                                   ? 1.0
                                   : 1.0 / static_cast<double>(latent.numel());
     const double coef = per_sample / denominator;
-    std::vector<float> sigma, tau;
+    std::vector<float> mix, tau;
     for (const Draw& d : m.draws) {
         const double s = draw_sigma(config_.objective, seed, d.ordinal);
-        sigma.push_back(static_cast<float>(s));
+        for (const float c : flow_mix(s)) mix.push_back(c);
         tau.push_back(static_cast<float>(1000 * s));
     }
-    upload(ctx, slot.sigma, sigma);
+    upload(ctx, slot.mix, mix);
     upload(ctx, slot.tau, tau);
     upload(ctx, slot.coef, std::vector<float>(static_cast<size_t>(n), static_cast<float>(coef)));
 
-    flow_noise(ctx, slot.xt, slot.target, m.x0, slot.sigma, m.ordinals, seed, Purpose::kNoise);
+    flow_noise(ctx, slot.xt, slot.target, m.x0, slot.mix, m.ordinals, seed, Purpose::kNoise);
     const BatchInput in{.x = slot.xt, .tau = slot.tau, .text = m.text};
     const Weights& weights = store_.weights();
     model_.forward(ctx, weights, *slot.acts, in, slot.v);

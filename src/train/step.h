@@ -19,10 +19,11 @@ namespace vt {
 // What a forward pass of one shape needs around the model: noisy input, target, prediction.
 struct BatchSlot {
     BatchShape shape;
-    Tensor xt, target, v;     // (n,C,T,H,W) f32
-    Tensor dv;                // the same; absent for validation
-    Tensor sigma, tau, coef;  // (n) f32
-    Tensor sse;               // (n) f64
+    Tensor xt, target, v;  // (n,C,T,H,W) f32
+    Tensor dv;             // the same; absent for validation
+    Tensor mix;            // (n,4) f32: ops/objective.h
+    Tensor tau, coef;      // (n) f32
+    Tensor sse;            // (n) f64
     std::unique_ptr<Activations> acts;
 };
 

@@ -176,13 +176,13 @@ void run_pointwise(Runner& r, const Sizes& z) {
 
 void run_rest(Runner& r, const Sizes& z) {
     const Shape latent{3, 2, 2, z.S, z.D};
-    const Box x0(latent, z.operand, 50), sigma({3}, DType::kF32, 51, 0.5, 0.1),
-        ids({3}, DType::kI64, 52);
+    const Box x0(latent, z.operand, 50), mix({3, 4}, DType::kF32, 51),
+        coef({3}, DType::kF32, 57, 0.5, 0.1), ids({3}, DType::kI64, 52);
     const Box xt(latent, DType::kF32, 53), target(latent, DType::kF32, 54),
         dv(latent, DType::kF32, 55);
     const Box sse({3}, DType::kF64, 56);
-    r.ops.flow_noise(r.ctx, xt, target, x0, sigma, ids, 77, Purpose::kTest);
-    r.ops.flow_loss(r.ctx, dv, sse, xt, target, sigma);
+    r.ops.flow_noise(r.ctx, xt, target, x0, mix, ids, 77, Purpose::kTest);
+    r.ops.flow_loss(r.ctx, dv, sse, xt, target, coef);
     r.take("flow", {&xt, &target, &dv, &sse});
     const Shape flat{z.S * z.D};
     const Box p(flat, DType::kF32, 60), m(flat, DType::kF32, 61), g(flat, DType::kF32, 62);
@@ -246,7 +246,7 @@ TEST_CASE("cpu rows: noise is core/rng.h's, bit for bit") {
     // a length that is no multiple of 4, of 16 nor of 64, and long enough for several tasks
     const int64_t n = 3 * 7 * 11 * 83;
     const Shape shape{2, 3, 7, 11, 83};
-    const Box x0(shape, DType::kF32, 1), sigma({2}, DType::kF32, 2, 0.4, 0.2);
+    const Box x0(shape, DType::kF32, 1), mix({2, 4}, DType::kF32, 2);
     const Box ids({2}, DType::kI64, 3);
     ids.tensor().as<int64_t>()[1] = -5;  // the id's high word
     const uint64_t seed = 0x123456789abcdef0U;
@@ -256,16 +256,16 @@ TEST_CASE("cpu rows: noise is core/rng.h's, bit for bit") {
         Ctx ctx;
         ctx.pool = &pool;
         const Box xt(shape, DType::kF32, 4), target(shape, DType::kF32, 5);
-        cpu_ops_on(isa).flow_noise(ctx, xt, target, x0, sigma, ids, seed, Purpose::kNoise);
+        cpu_ops_on(isa).flow_noise(ctx, xt, target, x0, mix, ids, seed, Purpose::kNoise);
         int64_t wrong = 0;
         for (int64_t i = 0; i < 2 * n; ++i) {
-            const float s = sigma.tensor().as<float>()[i / n], x = x0.tensor().as<float>()[i];
+            const float *k = mix.tensor().as<float>() + 4 * (i / n), x = x0.tensor().as<float>()[i];
             const auto id = static_cast<uint64_t>(ids.tensor().as<int64_t>()[i / n]);
             const float e = random_normal(seed, Purpose::kNoise, id, static_cast<uint64_t>(i % n));
-            const float mixed = std::fmaf(s, e, (1.0F - s) * x);
+            const float mixed = std::fmaf(k[1], e, k[0] * x);
             wrong += std::bit_cast<uint32_t>(mixed) !=
                      std::bit_cast<uint32_t>(xt.tensor().as<float>()[i]);
-            wrong += std::bit_cast<uint32_t>(e - x) !=
+            wrong += std::bit_cast<uint32_t>(std::fmaf(k[3], e, k[2] * x)) !=
                      std::bit_cast<uint32_t>(target.tensor().as<float>()[i]);
         }
         CHECK(wrong == 0);

@@ -9,13 +9,13 @@ constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
 
 void noise(std::vector<Case>& cases, const Shape& s, DType t, bool bench) {
     Case c("flow_noise", s.str(), t);
-    const int x0 = c.in("x0", s, t), sigma = c.in("sigma", {s[0]}, kF32, uniform(0, 1));
+    const int x0 = c.in("x0", s, t), mix = c.in("mix", {s[0], 4}, kF32);
     // ordinals past 32 bits
     const int ids = c.in("ids", {s[0]}, DType::kI64, values({7, 5000000000.0, 0, 6}));
     const Bound bits = exact("the op's arithmetic is part of its definition");
     const int xt = c.out("xt", s, kF32, bits), target = c.out("target", s, kF32, bits);
     c.call = [=](const Ctx& ctx, const Args& a) {
-        flow_noise(ctx, a[xt], a[target], a[x0], a[sigma], a[ids], 77, Purpose::kNoise);
+        flow_noise(ctx, a[xt], a[target], a[x0], a[mix], a[ids], 77, Purpose::kNoise);
     };
     c.bench = bench;
     cases.push_back(std::move(c));

@@ -6,8 +6,8 @@
 namespace vt::test::ref {
 
 // The one op whose f32 arithmetic is part of the definition: every backend gives these bits.
-void flow_noise(const Ctx& /*ctx*/, Tensor xt, Tensor target, CTensor x0, CTensor sigma,
-                CTensor ids, uint64_t seed, Purpose purpose) {
+void flow_noise(const Ctx& /*ctx*/, Tensor xt, Tensor target, CTensor x0, CTensor mix, CTensor ids,
+                uint64_t seed, Purpose purpose) {
     const int64_t B = x0.shape[0], n = B == 0 ? 0 : x0.numel() / B;
     for (int64_t b = 0; b < B; ++b) {
         const auto id = static_cast<uint64_t>(ids.as<int64_t>()[b]);
@@ -15,14 +15,14 @@ void flow_noise(const Ctx& /*ctx*/, Tensor xt, Tensor target, CTensor x0, CTenso
             const auto element = static_cast<uint64_t>(i);
             const float e = random_normal4(seed, purpose, id, element / 4).at(element % 4);
             if (xt.dtype == DType::kF64) {
-                const double s = get(sigma, b), x = get(x0, b * n + i);
-                put(xt, b * n + i, (1 - s) * x + s * static_cast<double>(e));
-                put(target, b * n + i, static_cast<double>(e) - x);
+                const double x = get(x0, b * n + i), z = static_cast<double>(e);
+                put(xt, b * n + i, get(mix, 4 * b) * x + get(mix, 4 * b + 1) * z);
+                put(target, b * n + i, get(mix, 4 * b + 2) * x + get(mix, 4 * b + 3) * z);
             } else {
-                const auto s = static_cast<float>(get(sigma, b));
+                const float* k = mix.as<float>() + 4 * b;
                 const auto x = static_cast<float>(get(x0, b * n + i));
-                xt.as<float>()[b * n + i] = std::fma(s, e, (1.0F - s) * x);
-                target.as<float>()[b * n + i] = e - x;
+                xt.as<float>()[b * n + i] = std::fma(k[1], e, k[0] * x);
+                target.as<float>()[b * n + i] = std::fma(k[3], e, k[2] * x);
             }
         }
     }

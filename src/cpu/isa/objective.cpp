@@ -95,16 +95,17 @@ VT_INLINE void normals(const kernel::Noise& a, uint64_t index, float (&out)[64])
 }
 
 template <typename X>
-void noise(const kernel::Noise& a, int64_t begin, int64_t end) {
+void add_noise(const kernel::Noise& a, int64_t begin, int64_t end) {
     const X* x0 = static_cast<const X*>(a.x0);
-    const F16 sigma = splat(a.sigma), rest = splat(1.0F - a.sigma);
+    const F16 data = splat(a.mix[0]), noise = splat(a.mix[1]);
+    const F16 target_data = splat(a.mix[2]), target_noise = splat(a.mix[3]);
     alignas(64) float e[64];
     for (int64_t i = begin; i < end; i += 64) {
         normals(a, static_cast<uint64_t>(i) / 4, e);
         each_block(end - i < 64 ? end - i : 64, [&](int64_t d, auto w) VT_INLINE_LAMBDA {
             const F16 x = load(x0 + i + d, w), z = load(e + d, w);
-            store(a.xt + i + d, fused(sigma, z, rest * x), w);
-            store(a.target + i + d, z - x, w);
+            store(a.xt + i + d, fused(noise, z, data * x), w);
+            store(a.target + i + d, fused(target_noise, z, target_data * x), w);
         });
     }
 }
@@ -125,8 +126,8 @@ double loss(float* dv, const float* v, const float* target, float twice_coef, in
 }  // namespace
 
 void fill_objective(kernel::Table& t) {
-    t.noise[kernel::kF32] = noise<float>;
-    t.noise[kernel::kBF16] = noise<uint16_t>;
+    t.noise[kernel::kF32] = add_noise<float>;
+    t.noise[kernel::kBF16] = add_noise<uint16_t>;
     t.loss = loss;
 }
 
