@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Times the large rows of the op case table on the cpu backend.
+// Times the large rows of the op case table on the cpu backend, as Markdown.
 //   vtrain_bench [--threads N] [--seconds S] [--cache-mb M] [part of a row's name]...
 // Each memory-bound row runs on rotating copies of its arguments that together exceed `--cache-mb`,
-// so that what is measured comes from memory. Roofs are measured in the same run: a memory-bound
-// row is compared with a threaded copy (bytes read + written), a compute-bound one with the best
-// rate of linear_fwd in its dtype, which is measured first.
+// so that what is measured comes from memory. Roofs are measured in the same run and beside each
+// row: a memory-bound row is compared with a threaded copy (bytes read + written), a compute-bound
+// one with multiply-adds on registers alone (bench/roof.h), a burst of which follows every call, so
+// that a machine that is shared slows both.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
+#include <emmintrin.h>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "core/log.h"
 #include "cpu/cpu.h"
+#include "tests/bench/roof.h"
 #include "tests/ops/run.h"
 
 using namespace vt;
@@ -37,9 +40,10 @@ double now() {
     return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-// At least 7 calls and `seconds` of them, after 2 that warm up.
-template <typename Call>
-Times time_calls(double seconds, const Call& call) {
+// At least 7 calls and `seconds` of them, after 2 that warm up. `between` runs after each call and
+// is not counted.
+template <typename Call, typename Between>
+Times time_calls(double seconds, const Call& call, const Between& between) {
     call();
     call();
     std::vector<double> t;
@@ -48,28 +52,60 @@ Times time_calls(double seconds, const Call& call) {
         const double begin = now();
         call();
         t.push_back(now() - begin);
+        between();
     }
     std::sort(t.begin(), t.end());
     return {t[t.size() / 2], t[t.size() * 95 / 100]};
 }
 
-// Bytes per second, read plus written, of a copy between buffers that no cache holds.
+std::string cpu_model() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        if (line.rfind("model name", 0) == 0) return line.substr(line.find(": ") + 2);
+    }
+    return "unknown CPU";
+}
+
+// Stores that go past the caches: an ordinary store first reads the line it overwrites.
+void copy_past_caches(char* to, const char* from, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 16) {
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    }
+    _mm_sfence();
+}
+
+// Bytes per second, read plus written, of the faster kind of copy between buffers that no cache
+// holds.
 double copy_roof(Pool& pool, const Settings& set) {
     const int64_t bytes = std::max<int64_t>(set.cache_mb, 64) << 20;
-    const std::vector<char> from(static_cast<size_t>(bytes), 1);
-    std::vector<char> to(static_cast<size_t>(bytes), 2);
+    const Guarded from(bytes), to(bytes);
+    std::memset(from.data(), 1, static_cast<size_t>(bytes));
+    std::memset(to.data(), 2, static_cast<size_t>(bytes));
     constexpr int64_t kChunk = 1 << 20;
-    const Times t = time_calls(set.seconds, [&] {
-        pool.parallel_for(bytes / kChunk, [&](int64_t i, int /*thread*/) {
-            std::memcpy(to.data() + i * kChunk, from.data() + i * kChunk, kChunk);
-        });
-    });
-    return 2 * static_cast<double>(bytes) / t.p50;
+    double best = 0;
+    for (const bool past_caches : {false, true}) {
+        const auto call = [&] {
+            pool.parallel_for(bytes / kChunk, [&](int64_t i, int /*thread*/) {
+                char* d = static_cast<char*>(to.data()) + i * kChunk;
+                const char* s = static_cast<const char*>(from.data()) + i * kChunk;
+                if (past_caches) {
+                    copy_past_caches(d, s, kChunk);
+                } else {
+                    std::memcpy(d, s, kChunk);
+                }
+            });
+        };
+        const Times t = time_calls(set.seconds, call, [] {});
+        best = std::max(best, 2 * static_cast<double>(bytes) / t.p50);
+    }
+    return best;
 }
 
 struct Measured {
     Times times{};
     OpCount cost;
+    double roof = 0;  // flop/s beside the calls; compute-bound rows
     [[nodiscard]] double flops() const { return cost.flop / times.p50; }
     [[nodiscard]] double bandwidth() const { return cost.bytes / times.p50; }
 };
@@ -99,8 +135,16 @@ Measured measure(const Case& c, Pool& pool, const Settings& set) {
     c.call(ctx, memories[0].args);  // one call is counted
     ctx.count = nullptr;
     size_t turn = 0;
-    m.times =
-        time_calls(set.seconds, [&] { c.call(ctx, memories[turn++ % memories.size()].args); });
+    std::vector<double> bursts;
+    m.times = time_calls(
+        set.seconds, [&] { c.call(ctx, memories[turn++ % memories.size()].args); },
+        [&] {
+            if (!c.memory_bound) bursts.push_back(matrix_roof_burst(c.dtype, pool));
+        });
+    if (!bursts.empty()) {
+        std::sort(bursts.begin(), bursts.end());
+        m.roof = bursts[bursts.size() / 2];
+    }
     return m;
 }
 
@@ -139,27 +183,20 @@ Settings parse(int argc, char** argv) {
 void bench(const Settings& set) {
     Pool pool(set.threads);
     const double copy = copy_roof(pool, set);
-    say("cpu {}, {} threads; copy {:.1f} GB/s (read + write, {} MiB)", cpu_ops().instruction_path,
-        pool.threads(), copy * 1e-9, set.cache_mb);
-    bool compute = false;
-    for (const Case& c : all_cases()) compute = compute || (wanted(c, set) && !c.memory_bound);
-    std::map<DType, double> matrix;
-    for (const Case& c : all_cases()) {
-        if (!compute || !c.bench || c.op != "linear_fwd") continue;
-        double& best = matrix[c.dtype];
-        best = std::max(best, measure(c, pool, set).flops());
-    }
-    for (const auto& [t, best] : matrix) {
-        say("linear_fwd {}: {:.1f} GFLOP/s at best", name_of(t), best * 1e-9);
-    }
-    say("op shape dtype | us p50 p95 | GFLOP/s | GB/s | % of measured roof");
+    say("{}, {}, {} threads", cpu_model(), cpu_ops().instruction_path, pool.threads());
+    say("");
+    say("copy: {:.1f} GB/s (read + write, {} MiB); registers: f32 on {}, bf16 on {}", copy * 1e-9,
+        set.cache_mb, matrix_roof_name(DType::kF32), matrix_roof_name(DType::kBF16));
+    say("");
+    say("| op shape dtype | us, median | us, 95 % | GFLOP/s | GB/s | of the roof |");
+    say("|---|---|---|---|---|---|");
     for (const Case& c : all_cases()) {
         if (!wanted(c, set)) continue;
         const Measured m = measure(c, pool, set);
-        const double share = c.memory_bound ? m.bandwidth() / copy : m.flops() / matrix[c.dtype];
-        say("{} | {:.0f} {:.0f} | {:.1f} | {:.1f} | {:.0f} % of {}", c.name(), m.times.p50 * 1e6,
-            m.times.p95 * 1e6, m.flops() * 1e-9, m.bandwidth() * 1e-9, 100 * share,
-            c.memory_bound ? "copy" : "linear");
+        const double share = c.memory_bound ? m.bandwidth() / copy : m.flops() / m.roof;
+        say("| {} | {:.0f} | {:.0f} | {:.1f} | {:.1f} | {:.0f} % of {} |", c.name(),
+            m.times.p50 * 1e6, m.times.p95 * 1e6, m.flops() * 1e-9, m.bandwidth() * 1e-9,
+            100 * share, c.memory_bound ? "copy" : fmt::format("{:.0f} GFLOP/s", m.roof * 1e-9));
     }
 }
 
