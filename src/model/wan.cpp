@@ -380,21 +380,21 @@ void Wan::head_bwd(const Ctx& ctx, const Weights& w, const Grads& g, WanActs& a,
 void Wan::forward(const Ctx& ctx, const Weights& w, Activations& acts, const BatchInput& in,
                   Tensor v) {
     auto& a = dynamic_cast<WanActs&>(acts);
-    patch_fwd(ctx, w, a, in.x);
-    time_fwd(ctx, w, a, in.tau);
-    text_fwd(ctx, w, a, in.text);
+    patch_fwd(ctx.in("patches"), w, a, in.x);
+    time_fwd(ctx.in("time"), w, a, in.tau);
+    text_fwd(ctx.in("text"), w, a, in.text);
     for (int64_t b = 0; b < c_.num_layers; ++b) {
         const auto i = static_cast<size_t>(b);
         if (a.train) cast(ctx, a.h[i + 1], a.h[i]);
         if (a.blocks.empty()) {
             const ArenaScope scope(*a.work);
             BlockActs s = block_acts(*a.work, a.z);
-            block_fwd(ctx, w, b, a, s, a.h[i + 1]);
+            block_fwd(ctx.in("block", b), w, b, a, s, a.h[i + 1]);
         } else {
-            block_fwd(ctx, w, b, a, a.blocks[i], a.h[i + 1]);
+            block_fwd(ctx.in("block", b), w, b, a, a.blocks[i], a.h[i + 1]);
         }
     }
-    head_fwd(ctx, w, a, v);
+    head_fwd(ctx.in("head"), w, a, v);
 }
 
 void Wan::backward(const Ctx& ctx, const Weights& w, const Grads& g, Activations& acts,
@@ -408,9 +408,10 @@ void Wan::backward(const Ctx& ctx, const Weights& w, const Grads& g, Activations
                 a.work->alloc("d conditioning", {a.z.St, a.z.D}, precision_.stat)};
     for (const Tensor& t : {dh, d.dtemb, d.dp, d.dc}) fill(ctx, t, 0);
 
-    head_bwd(ctx, w, g, a, dv, dh, d);
+    head_bwd(ctx.in("head"), w, g, a, dv, dh, d);
     for (int64_t b = c_.num_layers - 1; b >= 0; --b) {
         const auto i = static_cast<size_t>(b);
+        const Ctx here = ctx.in("block", b);
         const ArenaScope block_scope(*a.work);
         BlockActs s;
         if (a.recompute == Recompute::kFull) {
@@ -418,17 +419,17 @@ void Wan::backward(const Ctx& ctx, const Weights& w, const Grads& g, Activations
             const ArenaScope again(*a.work);
             const Tensor h = a.work->alloc("residual", a.h[i].shape, precision_.residual);
             cast(ctx, h, a.h[i]);
-            block_fwd(ctx, w, b, a, s, h);
+            block_fwd(here, w, b, a, s, h);
         } else {
             s = a.blocks[i];
         }
         BlockGrads t = block_grads(*a.work, a.z);
-        block_bwd_input(ctx, w, g, b, a, s, t, dh, d);
-        block_bwd_weight(ctx, g, b, a, s, t);
+        block_bwd_input(here, w, g, b, a, s, t, dh, d);
+        block_bwd_weight(here, g, b, a, s, t);
     }
-    text_bwd(ctx, w, g, a, in.text, d.dc, input_grads.dtext);
-    time_bwd(ctx, w, g, a, d);
-    patch_bwd(ctx, w, g, a, in.x, dh, input_grads.dx);
+    text_bwd(ctx.in("text"), w, g, a, in.text, d.dc, input_grads.dtext);
+    time_bwd(ctx.in("time"), w, g, a, d);
+    patch_bwd(ctx.in("patches"), w, g, a, in.x, dh, input_grads.dx);
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -27,6 +27,13 @@ struct OpObserver {
     virtual void end(const char* op) = 0;
 };
 
+// Which part of a model is calling, for messages, traces and profiles. No op reads it.
+struct CallSite {
+    const char* pass = "";  // "forward" "backward"
+    const char* part = "";  // "block" "head" ..., as the model calls its parts
+    int64_t block = -1;     // of the part "block"
+};
+
 struct Ctx {
     const Ops* ops = nullptr;
     Pool* pool = nullptr;      // the cpu backend's threads; null for meta and cuda
@@ -34,6 +41,20 @@ struct Ctx {
     Tensor scratch = {};       // (bytes) u8, at least Ops::scratch_bytes(...); one user at a time
     OpCount* count = nullptr;  // may be null
     OpObserver* observer = nullptr;  // may be null
+    CallSite at = {};
+
+    /// The same for calls of another part of the model.
+    [[nodiscard]] Ctx in(const char* part, int64_t block = -1) const {
+        Ctx c = *this;
+        c.at.part = part;
+        c.at.block = block;
+        return c;
+    }
+    [[nodiscard]] Ctx in_pass(const char* pass) const {
+        Ctx c = *this;
+        c.at.pass = pass;
+        return c;
+    }
 };
 
 // A segment is one sample's run of consecutive token rows; rows of all segments of a batch lie one
