@@ -79,6 +79,12 @@ void validate(const RunConfig& c, const Origins& origins) {
                fmt::format("model.attention_head_dim = {} is odd", c.model.attention_head_dim),
                "rotary position embeddings turn pairs of channels");
     }
+    if (c.health.min_history > c.health.window) {
+        refuse(origins, {"health.min_history", "health.window"},
+               fmt::format("[health] min_history = {} is larger than window = {}",
+                           c.health.min_history, c.health.window),
+               "spikes would never be looked for; set both thresholds to 0 for that");
+    }
     if (c.log.eval_interval > 0 && c.data.valid.empty()) {
         refuse(origins, {"log.eval_interval"},
                fmt::format("log.eval_interval = {} but data.valid is empty", c.log.eval_interval),

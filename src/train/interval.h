@@ -15,13 +15,14 @@ struct Interval {
     double outside = 0;  // seconds of it in validation, sampling and saving
     double flop = 0;
     int64_t steps = 0, samples = 0, tokens = 0;
-    double loss = 0;  // sum over the interval's steps
-    double roof = 0;  // flop/s, measured once
-    int64_t bad = 0;  // samples replaced since the start of this process
+    int64_t skipped = 0, not_finite = 0;  // of the steps: without an update; for that reason
+    double loss = 0;                      // sum over the interval's steps that had one
+    double roof = 0;                      // flop/s, measured once
+    int64_t bad = 0;                      // samples replaced since the start of this process
     void restart() {
         begin = seconds_now();
         wait = outside = flop = loss = 0;
-        steps = samples = tokens = 0;
+        steps = samples = tokens = skipped = not_finite = 0;
     }
 };
 

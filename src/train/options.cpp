@@ -143,6 +143,7 @@ std::vector<Field> fields(RunConfig& c) {
     add(fields(c.optim));
     add(fields(c.parallel));
     add(fields(c.checkpoint));
+    add(fields(c.health));
     add(fields(c.log));
     return all;
 }

@@ -8,6 +8,7 @@
 #include "ckpt/options.h"
 #include "config/field.h"
 #include "dist/mesh.h"
+#include "fault/options.h"
 #include "model/flow.h"
 #include "model/options.h"
 #include "optim/options.h"
@@ -60,6 +61,7 @@ struct RunConfig {
     OptimOptions optim;
     ParallelOptions parallel;
     CheckpointOptions checkpoint;
+    HealthOptions health;
     LogOptions log;
 };
 /// All rows of all sections, keys with their section in front ("optim.lr").

@@ -22,7 +22,9 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
     c.samples += r.samples;
     c.tokens += r.tokens;
     c.flop += r.model_flop;
-    c.loss += r.loss;
+    if (r.verdict == Verdict::kGood) c.loss += r.loss;
+    if (r.verdict != Verdict::kGood) ++c.skipped;
+    if (r.verdict == Verdict::kNotFinite) ++c.not_finite;
     const int64_t last = config_.run.train_iters;
     if (step % config_.log.log_interval != 0 && step != last && step != start_step_ + 1) return;
 
@@ -37,6 +39,8 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
     row.global_batch_size = r.samples;
     row.loss = r.loss;
     row.grad_norm = r.grad_norm;
+    row.skipped_iters = c.skipped;
+    row.nan_iters = c.not_finite;
     row.bad_samples = c.bad;
     row.samples_per_s = static_cast<double>(c.samples) / seconds;
     row.tokens_per_s = static_cast<double>(c.tokens) / seconds;
@@ -45,7 +49,9 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
     row.data_wait_percent = 100 * c.wait / seconds;
     row.memory_gib = static_cast<double>(process_memory().resident) / (1 << 30);
     row.seconds_left = per_step * static_cast<double>(last - step);
-    row.extra.emplace_back("loss mean", c.loss / static_cast<double>(c.steps));
+    if (const int64_t good = c.steps - c.skipped; good > 0) {
+        row.extra.emplace_back("loss mean", c.loss / static_cast<double>(good));
+    }
     report(row);
     c.restart();
 }

@@ -120,6 +120,7 @@ void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas
         if (name.rfind("no-ema", 0) == 0) continue;
         raise(Fault::kData, fmt::format("{} has no tensor '{}'", loaded.dir.string(), name));
     }
+    if (const std::string health = extra(info, "health"); !health.empty()) health_.decode(health);
     say("resumed from {}: step {}, {} samples consumed", loaded.dir.string(), info.step,
         info.cursor);
     if (info.data_fingerprint != in_.train.fingerprint()) {

@@ -39,12 +39,13 @@ BatchSlot& BatchSlots::get(const BatchShape& shape) {
 }
 
 Step::Step(const RunConfig& config, Model& model, ParamStore& store, OptimState& optim,
-           Memory& memory)
+           Memory& memory, Group& world)
     : config_(config),
       model_(model),
       store_(store),
       optim_(optim),
       memory_(memory),
+      world_(world),
       slots_(model, memory, config.model.recompute == "full" ? Recompute::kFull : Recompute::kNone,
              true) {}
 
@@ -55,37 +56,41 @@ void Step::declare() {
     norm_ = memory_.scratch.alloc("gradient norm", {1}, DType::kF64);
 }
 
-StepResult Step::run(const Ctx& ctx, const StepBatch& batch, int64_t step) {
-    StepResult r;
-    double elements = 0;
+// What a step's sum of losses is divided by.
+double Step::denominator(const StepBatch& batch) const {
+    double samples = 0, elements = 0;
     for (const MicroBatch& m : batch.micros) {
-        const auto n = static_cast<int64_t>(m.draws.size());
-        r.samples += n;
+        samples += static_cast<double>(m.draws.size());
         elements += static_cast<double>(m.x0.numel());
     }
-    const bool by_element = config_.objective.loss_reduction == "element";
-    const double denominator = by_element ? elements : static_cast<double>(r.samples);
+    return config_.objective.loss_reduction == "element" ? elements : samples;
+}
+
+StepResult Step::run(const Ctx& ctx, const StepBatch& batch, const StepStart& start) {
+    StepResult r;
+    for (const MicroBatch& m : batch.micros) r.samples += static_cast<int64_t>(m.draws.size());
+    const double whole = denominator(batch);
+    r.each.reserve(static_cast<size_t>(r.samples));
 
     store_.zero_grads(ctx);
-    for (const MicroBatch& m : batch.micros) r.loss += micro(ctx, m, denominator, r);
+    for (const MicroBatch& m : batch.micros) r.loss += micro(ctx, m, whole, r);
+    double squares = norm_squared(ctx);
+    sum_over_ranks(world_, r.loss, squares, ctx.stream);
+    r.grad_norm = std::sqrt(squares);
+    r.verdict = judge(r.loss, r.grad_norm, start.limits);
+    update(ctx, start, r);
+    return r;
+}
 
+// Of this rank's gradients.
+double Step::norm_squared(const Ctx& ctx) {
     fill(ctx, norm_, 0);
     for (size_t i = 0; i < store_.grads().size(); ++i) {
         if (model_.params()[i].trainable) sumsq(ctx, norm_, store_.grads()[i]);
     }
-    std::vector<double> norm(1);
-    download(ctx, norm, norm_);
-    r.grad_norm = std::sqrt(norm[0]);
-
-    if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm)) {
-        raise(Fault::kDiverged,
-              fmt::format("step {}: loss {} and gradient norm {} are not both finite; samples {}",
-                          step, r.loss, r.grad_norm, name_samples(batch)),
-              "the last checkpoint is untouched; lower optim.lr or look at these samples with "
-              "`vtrain data verify`");
-    }
-    update(ctx, step, r);
-    return r;
+    std::vector<double> squares(1);
+    download(ctx, squares, norm_);
+    return squares[0];
 }
 
 double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, StepResult& r) {
@@ -112,9 +117,9 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
     flow_noise(ctx, slot.xt, slot.target, m.x0, slot.mix, m.ordinals, seed, Purpose::kNoise);
     const BatchInput in{.x = slot.xt, .tau = slot.tau, .text = m.text};
     const Weights& weights = store_.weights();
-    model_.forward(ctx, weights, *slot.acts, in, slot.v);
+    model_.forward(ctx.in_pass("forward"), weights, *slot.acts, in, slot.v);
     flow_loss(ctx, slot.dv, slot.sse, slot.v, slot.target, slot.coef);
-    model_.backward(ctx, weights, store_.grads(), *slot.acts, in, slot.dv, {});
+    model_.backward(ctx.in_pass("backward"), weights, store_.grads(), *slot.acts, in, slot.dv, {});
 
     const BatchShape one{1, latent, slot.shape.St};
     r.tokens += n * model_.tokens(latent);
@@ -122,20 +127,23 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
     std::vector<double> sse(static_cast<size_t>(n));
     download(ctx, sse, slot.sse);
     double loss = 0;
-    for (const double s : sse) loss += coef * s;
+    for (size_t i = 0; i < sse.size(); ++i) {
+        loss += coef * sse[i];
+        r.each.push_back({m.draws[i], sse[i] / static_cast<double>(latent.numel())});
+    }
     return loss;
 }
 
-void Step::update(const Ctx& ctx, int64_t step, StepResult& r) {
+void Step::update(const Ctx& ctx, const StepStart& start, StepResult& r) {
     const OptimOptions& o = config_.optim;
-    r.lr = learning_rate(o, step, config_.run.train_iters);
+    r.lr = learning_rate(o, start.step, config_.run.train_iters);
     // as torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm harmless
     const double clip = o.clip_grad > 0 ? std::min(1.0, o.clip_grad / (r.grad_norm + 1e-6)) : 1.0;
     std::vector<float> s(kNumStepScalars, 0.0F);
-    const auto t = static_cast<double>(step);
+    const auto t = static_cast<double>(start.updates + 1);
     s[kStepLr] = static_cast<float>(r.lr);
     s[kStepClip] = static_cast<float>(clip);
-    s[kStepSkip] = 0;
+    s[kStepSkip] = r.verdict == Verdict::kGood ? 0.0F : 1.0F;
     s[kStepBias1] = static_cast<float>(1 - std::pow(o.adam_beta1, t));
     s[kStepBias2] = static_cast<float>(1 - std::pow(o.adam_beta2, t));
     upload(ctx, scalars_, s);
@@ -143,18 +151,6 @@ void Step::update(const Ctx& ctx, int64_t step, StepResult& r) {
     for (const double d : o.ema_decay) decays.push_back(static_cast<float>(d));
     upload(ctx, decays_, decays);
     optim_.update(ctx, store_, scalars_, decays_);
-}
-
-std::string Step::name_samples(const StepBatch& batch) const {
-    std::string out;
-    for (const MicroBatch& m : batch.micros) {
-        for (const Draw& d : m.draws) {
-            out += fmt::format("{}(source {}, index {}, draw {})", out.empty() ? "" : ", ",
-                               d.source, d.index, d.ordinal);
-            if (out.size() > 600) return out + ", ...";
-        }
-    }
-    return out;
 }
 
 }  // namespace vt

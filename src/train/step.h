@@ -5,9 +5,12 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "data/loader.h"
+#include "fault/health.h"
 #include "model/model.h"
 #include "model/store.h"
 #include "optim/state.h"
@@ -45,10 +48,24 @@ class BatchSlots {
     std::deque<BatchSlot> slots_;  // references stay valid; a handful of shapes
 };
 
+// What is known of a step before it begins.
+struct StepStart {
+    int64_t step = 1;     // from 1; a step without an update counts too
+    int64_t updates = 0;  // done before it: the moments' bias correction counts these
+    StepLimits limits;    // a loss or gradient norm beyond them is a spike
+};
+
+struct SampleLoss {
+    Draw draw;
+    double loss = 0;  // mean squared error over the sample's elements
+};
+
 struct StepResult {
     double loss = 0;       // architecture-wide definition: see Step::run
     double grad_norm = 0;  // of the whole gradient, before clipping
+    Verdict verdict = Verdict::kGood;
     double lr = 0;
+    std::vector<SampleLoss> each;  // this rank's samples, in the order of the micro-batches
     int64_t samples = 0, tokens = 0;
     double model_flop = 0;  // 3 x forward; recompute is not counted
 };
@@ -56,28 +73,36 @@ struct StepResult {
 class Step {
   public:
     Step(const RunConfig& config, Model& model, ParamStore& store, OptimState& optim,
-         Memory& memory);
+         Memory& memory, Group& world);
 
     /// Per-step numbers in backend memory (measuring or real).
     void declare();
 
-    /// Optimizer step number `step` (from 1) on a loaded batch.
+    /// One optimizer step on a loaded batch.
     ///   L = (1/N) sum_i w(sigma_i) (1/n_i) sum_elements (v_hat - v)^2      N = samples in the step
     /// with n_i the latent elements of sample i and w = 1; loss_reduction "element" divides by sum
-    /// n_i instead. kDiverged naming the samples if the loss or the gradient norm is not finite;
-    /// the parameters are then as they were before.
-    [[nodiscard]] StepResult run(const Ctx& ctx, const StepBatch& batch, int64_t step);
+    /// n_i instead. All ranks judge the same sums. Where they are not finite or spike, the update
+    /// is left out: weights, operand copies, moments and EMAs keep their bits.
+    [[nodiscard]] StepResult run(const Ctx& ctx, const StepBatch& batch, const StepStart& start);
+
+    /// Runs a step that was not finite once more, without an update, every output checked: one
+    /// sentence that names the first value that is not finite, the op it came out of, the part of
+    /// the model and the sample. Says so if all is finite this time. Call before anything else has
+    /// touched weights or batch; `data` names samples.
+    [[nodiscard]] std::string explain(const Ctx& ctx, const StepBatch& batch, const Dataset& data);
 
   private:
+    [[nodiscard]] double denominator(const StepBatch& batch) const;
     double micro(const Ctx& ctx, const MicroBatch& m, double denominator, StepResult& result);
-    void update(const Ctx& ctx, int64_t step, StepResult& result);
-    [[nodiscard]] std::string name_samples(const StepBatch& batch) const;
+    double norm_squared(const Ctx& ctx);
+    void update(const Ctx& ctx, const StepStart& start, StepResult& result);
 
     const RunConfig& config_;
     Model& model_;
     ParamStore& store_;
     OptimState& optim_;
     Memory& memory_;
+    Group& world_;
     BatchSlots slots_;
     Tensor scalars_, decays_, norm_;
 };

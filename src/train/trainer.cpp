@@ -27,12 +27,15 @@ ScratchNeed larger(const ScratchNeed& a, const ScratchNeed& b) {
 }  // namespace
 
 Trainer::Trainer(const TrainerInput& input)
-    : in_(input), config_(input.config), interval_(std::make_unique<Interval>()) {
+    : in_(input),
+      config_(input.config),
+      health_(input.config.health),
+      interval_(std::make_unique<Interval>()) {
     const Precision precision = make_precision(config_.run.precision, config_.model);
     model_ = make_model(config_.model, in_.train.facts(), precision);
     store_ = std::make_unique<ParamStore>(model_->params(), precision, true);
     optim_ = std::make_unique<OptimState>(model_->params(), config_.optim, precision.stat);
-    step_ = std::make_unique<Step>(config_, *model_, *store_, *optim_, memory_);
+    step_ = std::make_unique<Step>(config_, *model_, *store_, *optim_, memory_, in_.world);
     if (in_.valid != nullptr && config_.log.eval_interval > 0) {
         validator_ = std::make_unique<Validator>(config_, *model_, *in_.valid, memory_);
     }
@@ -100,7 +103,7 @@ void Trainer::rehearse(const Ctx& meta) {
         m.ordinals = Tensor(nullptr, {n}, DType::kI64);
         batch.micros.assign(1, m);
         const double before = meta.count->flop;
-        (void)step_->run(meta, batch, 1);
+        (void)step_->run(meta, batch, {});
         const double executed = meta.count->flop - before;
         plan_.executed_flop_per_step = std::max(
             plan_.executed_flop_per_step, executed / static_cast<double>(n) *
@@ -186,6 +189,7 @@ int Trainer::run() {
     write_atomic(out / "config.toml", in_.config_text);
     metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", start_step_);
     events_ = std::make_unique<EventsFile>(out / "tensorboard", start_step_);
+    record_ = std::make_unique<RunEvents>(out / "events.jsonl", start_step_ == 0);
     interval_->roof = measure_matmul_rate(ctx_, model_->precision().operand);
     make_loader();  // reads from the restored cursor on
     return loop();
@@ -205,15 +209,23 @@ int Trainer::loop() {
     for (int64_t step = start_step_ + 1; step <= last; ++step) {
         if (observer_ != nullptr) observer_->before_step(step);
         const StepBatch* batch = nullptr;
+        const StepLimits limits = health_.limits();
         rescuing(step - 1, [&] { batch = &loader_->next(&interval_->wait); });
-        const StepResult r = step_->run(ctx_, *batch, step);
+        const StepResult r = step_->run(ctx_, *batch, {step, step - 1 - health_.skipped(), limits});
         cursor_ = batch->next;
         interval_->bad += batch->replaced;
+        health_.note(step, r.verdict, r.loss, r.grad_norm);
+        if (r.verdict != Verdict::kGood) note_bad_step(step, r, *batch);
         log_step(step, r);
         if (observer_ != nullptr) observer_->after_step(step);
+        if (health_.exhausted()) {
+            step = roll_back(step);  // the samples of the bad steps stay behind
+            continue;
+        }
 
         const double before = seconds_now();
-        if (due(step, config_.checkpoint.save_interval) || step == last || stop_requested()) {
+        save_due_ = save_due_ || due(step, config_.checkpoint.save_interval);
+        if ((save_due_ && health_.in_a_row() == 0) || step == last || stop_requested()) {
             save_checkpoint(step);
         }
         rescuing(step, [&] {
@@ -258,10 +270,12 @@ void Trainer::save_checkpoint(int64_t step) {
         .instruction_path = in_.backend.instruction_path,
         .run_id = run_id_,
         .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))},
-                  {"ema_decay", fmt::format("{}", fmt::join(config_.optim.ema_decay, ","))}}};
+                  {"ema_decay", fmt::format("{}", fmt::join(config_.optim.ema_decay, ","))},
+                  {"health", health_.encode()}}};
     if (!origin_.empty()) info.extra["started_from"] = origin_;
     (void)save(config_.run.out, info, state(), in_.world);
     saved_step_ = step;
+    save_due_ = false;
     (void)prune(config_.run.out, config_.checkpoint.keep_last, run_id_);
 }
 

@@ -14,7 +14,9 @@
 #include "ckpt/run_dir.h"
 #include "ckpt/save.h"
 #include "comm/comm.h"
+#include "fault/health.h"
 #include "train/eval.h"
+#include "train/events.h"
 #include "train/metrics.h"
 #include "train/sampling.h"
 #include "train/step.h"
@@ -76,7 +78,8 @@ class Trainer {
 
     void observe(StepObserver* observer) { observer_ = observer; }
 
-    /// Trains to run.train_iters. Returns 0, or 75 after saving on a signal.
+    /// Trains to run.train_iters. Returns 0, or 75 after saving on a signal. kDiverged when bad
+    /// steps go on past what [health] allows.
     int run();
 
   private:
@@ -91,6 +94,9 @@ class Trainer {
     std::vector<int64_t> match_emas(const CheckpointInfo& info,
                                     std::vector<StateTensor>& wanted) const;
     void adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas);
+    void note_bad_step(int64_t step, const StepResult& r, const StepBatch& batch);
+    [[nodiscard]] int64_t roll_back(int64_t step);
+    [[nodiscard]] std::vector<fs::path> rollback_targets(int64_t step) const;
     void rescuing(int64_t done, const std::function<void()>& work);
     void check_resumable(const CheckpointInfo& info) const;
     int loop();
@@ -116,13 +122,19 @@ class Trainer {
     OpCount count_;
     int64_t start_step_ = 0;
     int64_t saved_step_ = -1;
+    bool save_due_ = false;  // put off while steps are bad
     uint64_t cursor_ = 0;
+    Health health_;
+    int64_t explained_ = -1;  // the row of bad steps that was replayed, by its first
+    std::string explanation_;
+    std::string last_bad_;  // why the last bad step was left out
     StepObserver* observer_ = nullptr;
     std::string run_id_;
     std::string origin_;  // the path this run's first step came from; empty: none
     std::unique_ptr<Interval> interval_;
     std::unique_ptr<MetricsFile> metrics_;
     std::unique_ptr<EventsFile> events_;
+    std::unique_ptr<RunEvents> record_;
 };
 
 }  // namespace vt

@@ -60,13 +60,14 @@ struct RunOutcome {
 };
 
 inline RunOutcome train(const RunConfig& config, const Dataset& data, int threads = 2,
-                        const Dataset* valid = nullptr, StepObserver* observer = nullptr) {
+                        const Dataset* valid = nullptr, StepObserver* observer = nullptr,
+                        const Ops* backend = nullptr) {
     Pool pool(threads);
     const auto world = self_group();
     const TrainerInput input{.config = config,
                              .config_text = "",
                              .mesh = "test",
-                             .backend = cpu_ops(),
+                             .backend = backend != nullptr ? *backend : cpu_ops(),
                              .pool = pool,
                              .world = *world,
                              .train = data,
