@@ -185,6 +185,7 @@ void add_data_command(CLI::App& app, Work& work) {
 
     add_data_view(*data, work);
     add_data_encode(*data, work);
+    add_data_import(*data, work);
     add_data_synth(*data, work);
 
     CLI::App* child = data->add_subcommand("index-child", "Used by vtrain itself")->group("");

@@ -2,10 +2,13 @@
 #include "app/data_options.h"
 
 #include <charconv>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/check.h"
 #include "core/log.h"
 #include "data/index.h"
+#include "data/npy.h"
 
 namespace vt {
 
@@ -90,6 +93,133 @@ void say_report(const EncodeArgs& a, const EncodeReport& r) {
     say("latents {} of {} channels x {} x {} x {}, {}; text {} of {} rows x {}", f.codec,
         f.channels, (a.spec.T - 1) / f.scale[0] + 1, a.spec.H / f.scale[1], a.spec.W / f.scale[2],
         a.dtype, f.text_encoder, f.text_len, f.text_dim);
+}
+
+FactsGiven FactsArgs::given() const {
+    FactsGiven f;
+    if (!file.empty()) {
+        f = facts_given_from_json(read_file(file), file.string());
+    }
+    FactsGiven o;
+    if (!codec.empty()) o.codec = codec;
+    if (channels > 0) o.channels = channels;
+    if (!scale.empty()) o.scale = {scale[0], scale[1], scale[2]};
+    if (!mean.empty()) o.mean = mean;
+    if (!std.empty()) o.std = std;
+    if (!text_encoder.empty()) o.text_encoder = text_encoder;
+    if (text_len > 0) o.text_len = text_len;
+    if (fps >= 0) o.fps = fps;
+    if (!normalised.empty()) o.normalised = normalised == "yes";
+    join_facts(f, o, "--facts", "the option");
+    if (!vae.empty()) join_facts(f, facts_of_vae(vae), "--facts or an option", vae.string());
+    return f;
+}
+
+FactsGiven facts_of_vae(const fs::path& path) {
+    FactsGiven f;
+    if (path.extension() == ".safetensors") {
+        const ArrayFile file(path);
+        for (const ArrayFile::Array& a : file.arrays()) {
+            const bool mean = a.name.ends_with("latents_mean") || a.name.ends_with("mean-of-means");
+            if (!mean && !a.name.ends_with("latents_std") && !a.name.ends_with("std-of-means")) {
+                continue;
+            }
+            std::vector<float> v(static_cast<size_t>(a.shape.numel()));
+            file.read(a, 0, a.shape.numel(), v.data());
+            (mean ? f.mean : f.std) = std::vector<double>(v.begin(), v.end());
+        }
+        if (!f.mean || !f.std) {
+            raise(Fault::kUser,
+                  fmt::format("--vae {}: it holds no latents_mean and latents_std", path.string()),
+                  "most models keep them in the config.json beside it");
+        }
+        return f;
+    }
+    const nlohmann::json j = nlohmann::json::parse(read_file(path), nullptr, false);
+    try {
+        if (j.contains("latents_mean") && j["latents_mean"].is_array()) {
+            f.mean = j["latents_mean"].get<std::vector<double>>();
+            f.std = j.at("latents_std").get<std::vector<double>>();
+            return f;
+        }
+        const auto channels = j.at("latent_channels").get<size_t>();
+        const double factor = j.at("scaling_factor").get<double>();
+        double shift = 0;
+        if (j.contains("shift_factor") && j["shift_factor"].is_number()) {
+            shift = j["shift_factor"].get<double>();
+        }
+        f.channels = static_cast<int64_t>(channels);
+        f.mean = std::vector<double>(channels, shift);
+        f.std = std::vector<double>(channels, 1 / factor);
+    } catch (const nlohmann::json::exception&) {
+        raise(Fault::kUser,
+              fmt::format("--vae {}: neither latents_mean and latents_std nor latent_channels and "
+                          "scaling_factor are there",
+                          path.string()),
+              "name the config.json of a diffusers autoencoder, or its .safetensors file");
+    }
+    return f;
+}
+
+void add_facts_options(CLI::App& c, FactsArgs& a) {
+    std::string known;
+    for (const KnownCodec& k : known_codecs()) {
+        known += fmt::format("\n  {} ({}; {} channels)", k.name, k.what, k.channels);
+    }
+    const char* group = "Facts of the latents";
+    c.add_option("--codec", a.codec,
+                 "The encoder that made the latents. Known, with channels, scale, mean and std:" +
+                     known + "\nOf any other name state those too")
+        ->group(group);
+    c.add_option("--normalised", a.normalised,
+                 "Whether the latents in the files are already (z - mean) / std: yes or no. Never "
+                 "guessed")
+        ->check(CLI::IsMember({"yes", "no"}))
+        ->group(group);
+    c.add_option("--text-encoder", a.text_encoder, "What made the embeddings, e.g. umt5-xxl")
+        ->group(group);
+    c.add_option("--text-len", a.text_len, "Rows of text the model sees (Wan: 512)")
+        ->check(CLI::PositiveNumber)
+        ->group(group);
+    c.add_option("--fps", a.fps, "Frames per second of the clips; 0: unknown or mixed")
+        ->check(CLI::NonNegativeNumber)
+        ->group(group);
+    c.add_option("--channels", a.channels, "Latent channels of a codec that is not known")
+        ->check(CLI::PositiveNumber)
+        ->group(group);
+    c.add_option("--scale", a.scale, "Pixels per latent along t,h,w of such a codec, e.g. 4,8,8")
+        ->delimiter(',')
+        ->expected(3)
+        ->group(group);
+    c.add_option("--mean", a.mean, "Mean of the raw latents per channel, separated by commas")
+        ->delimiter(',')
+        ->group(group);
+    c.add_option("--std", a.std, "Deviation of the raw latents per channel")
+        ->delimiter(',')
+        ->group(group);
+    c.add_option("--vae", a.vae,
+                 "Take mean and std from a diffusers autoencoder: its config.json, or the "
+                 ".safetensors file that holds latents_mean and latents_std")
+        ->group(group);
+    c.add_option("--facts", a.file,
+                 "JSON file with any of these facts by their names in data/README.md")
+        ->group(group);
+}
+
+std::map<std::string, std::string> parse_maps(const std::vector<std::string>& maps,
+                                              const std::vector<std::string>& known) {
+    std::map<std::string, std::string> out;
+    for (const std::string& m : maps) {
+        const size_t eq = m.find('=');
+        const std::string ours = m.substr(0, eq);
+        if (eq == std::string::npos || eq + 1 == m.size() ||
+            std::find(known.begin(), known.end(), ours) == known.end()) {
+            raise(Fault::kUser, fmt::format("--map {}: must be OURS=THEIRS", m),
+                  fmt::format("OURS is one of {}", fmt::join(known, ", ")));
+        }
+        out[ours] = m.substr(eq + 1);
+    }
+    return out;
 }
 
 }  // namespace vt

@@ -131,9 +131,21 @@ Captions Captions::load(const fs::path& table) {
         }
         return out;
     }
+    if (kind == ".json") {
+        const auto j = nlohmann::json::parse(text, nullptr, false);
+        if (!j.is_structured()) bad_line(table, 1, "is no JSON object and no list");
+        for (const auto& [key, entry] : j.items()) {
+            const bool plain = j.is_object() && entry.is_string();
+            const std::string name = j.is_object() ? key : value(entry, kFileKeys);
+            if (!plain && !entry.is_object()) bad_line(table, 1, "holds neither texts nor objects");
+            if (name.empty()) bad_line(table, 1, "holds an entry without \"file\"");
+            add(name, plain ? entry.get<std::string>() : value(entry, kTextKeys));
+        }
+        return out;
+    }
     if (kind != ".txt" && kind != ".jsonl") {
         raise(Fault::kUser,
-              fmt::format("captions {}: must end in .txt, .csv or .jsonl", table.string()));
+              fmt::format("captions {}: must end in .txt, .csv, .jsonl or .json", table.string()));
     }
     std::istringstream in(text);
     std::string line;

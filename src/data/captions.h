@@ -17,6 +17,7 @@ namespace vt {
 //   .csv     a header row with a column file (or path, video, name) and caption (or text, prompt);
 //            quoted as RFC 4180 says
 //   .jsonl   one object a line with the same two keys
+//   .json    a list of such objects, or one object { NAME: caption, ... }
 class Captions {
   public:
     /// kUser naming file and line for what cannot be understood.

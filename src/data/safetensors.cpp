@@ -30,7 +30,8 @@ struct TypeRow {
 constexpr TypeRow kTypes[] = {
     {StoredType::kF64, "F64", 8},   {StoredType::kF32, "F32", 4}, {StoredType::kF16, "F16", 2},
     {StoredType::kBF16, "BF16", 2}, {StoredType::kI64, "I64", 8}, {StoredType::kI32, "I32", 4},
-    {StoredType::kU8, "U8", 1},
+    {StoredType::kU8, "U8", 1},     {StoredType::kI16, "I16", 2}, {StoredType::kI8, "I8", 1},
+    {StoredType::kBool, "BOOL", 1},
 };
 
 [[noreturn]] void bad(const fs::path& path, const std::string& what) {
@@ -65,7 +66,8 @@ StoredTensor parse_entry(const fs::path& path, const std::string& name, const Js
     });
     if (row == std::end(kTypes)) {
         bad(path, name,
-            fmt::format("dtype {} is not one of F64 F32 F16 BF16 I64 I32 U8", type.dump()));
+            fmt::format("dtype {} is not one of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL",
+                        type.dump()));
     }
     t.type = row->type;
     const Json& shape = j["shape"];
@@ -235,6 +237,46 @@ StoredType stored(DType dtype) {
 
 // --- reader -----------------------------------------------------------------------------------
 
+SafetensorsHeader parse_safetensors_header(const std::string& json, int64_t file_bytes,
+                                           const fs::path& name) {
+    const int64_t header_end = 8 + narrow<int64_t>(json.size());
+    if (header_end > file_bytes) bad(name, "the header is longer than the file");
+    SafetensorsHeader out;
+    const Json header = parse_header(name, json);
+    for (const auto& [key, value] : header.items()) {
+        if (key != "__metadata__") {
+            out.tensors.push_back(parse_entry(name, key, value));
+            continue;
+        }
+        if (!value.is_object()) bad(name, "__metadata__ is not an object");
+        for (const auto& [k, v] : value.items()) {
+            if (!v.is_string()) bad(name, fmt::format("__metadata__ '{}' is not a string", k));
+            out.metadata[k] = v.get<std::string>();
+        }
+    }
+    std::sort(out.tensors.begin(), out.tensors.end(),
+              [](const StoredTensor& a, const StoredTensor& b) {
+                  return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+              });
+    const int64_t payload = file_bytes - header_end;
+    int64_t next = 0;
+    for (StoredTensor& t : out.tensors) {
+        if (t.offset != next) {
+            bad(name, t.name,
+                fmt::format("begins at byte {} of the payload, the one before ends at {}", t.offset,
+                            next));
+        }
+        if (t.bytes > payload - next) {
+            bad(name, t.name,
+                fmt::format("ends at byte {} of a payload of {}", t.offset + t.bytes, payload));
+        }
+        next += t.bytes;
+        t.offset += header_end;
+    }
+    if (next != payload) bad(name, fmt::format("{} bytes behind the last tensor", payload - next));
+    return out;
+}
+
 SafetensorsReader::SafetensorsReader(fs::path path)
     : path_(std::move(path)), fd_(open_read(path_)) {
     struct stat st {};
@@ -250,47 +292,15 @@ SafetensorsReader::SafetensorsReader(fs::path path)
         bad(path_,
             fmt::format("header of {} bytes in a file of {} (limit {})", n, size, kMaxHeader));
     }
-    const auto header_end = 8 + static_cast<int64_t>(n);
     std::string text(static_cast<size_t>(n), '\0');
     pread_all(fd_, text.data(), static_cast<int64_t>(n), 8, path_);
-    const Json header = parse_header(path_, text);
-    for (const auto& [name, value] : header.items()) {
-        if (name != "__metadata__") {
-            tensors_.push_back(parse_entry(path_, name, value));
-            continue;
-        }
-        if (!value.is_object()) bad(path_, "__metadata__ is not an object");
-        for (const auto& [key, v] : value.items()) {
-            if (!v.is_string()) bad(path_, fmt::format("__metadata__ '{}' is not a string", key));
-            metadata_[key] = v.get<std::string>();
-        }
-    }
-    std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
-        return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
-    });
-    int64_t next = 0;
-    for (StoredTensor& t : tensors_) {
-        if (t.offset != next) {
-            bad(path_, t.name,
-                fmt::format("begins at byte {} of the payload, the one before ends at {}", t.offset,
-                            next));
-        }
-        next += t.bytes;  // cannot overflow: compared with the file size as it grows
-        if (next > size - header_end) {
-            bad(path_, t.name,
-                fmt::format("ends at byte {} of a payload of {}", next, size - header_end));
-        }
-        t.offset += header_end;
-    }
-    if (next != size - header_end) {
-        bad(path_, fmt::format("{} bytes behind the last tensor", size - header_end - next));
-    }
-    for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
+    header_ = parse_safetensors_header(text, size, path_);
+    for (size_t i = 0; i < header_.tensors.size(); ++i) index_[header_.tensors[i].name] = i;
 }
 
 const StoredTensor* SafetensorsReader::find(const std::string& name) const {
     const auto it = index_.find(name);
-    return it == index_.end() ? nullptr : &tensors_[it->second];
+    return it == index_.end() ? nullptr : &header_.tensors[it->second];
 }
 
 const StoredTensor& SafetensorsReader::at(const std::string& name) const {

@@ -16,8 +16,8 @@
 
 namespace vt {
 
-// Element formats the files may hold. F16 is read, never written.
-enum class StoredType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kU8 };
+// Element formats the files may hold. Those that DType lacks are read, never written.
+enum class StoredType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kI16, kI8, kBool };
 [[nodiscard]] const char* name_of(StoredType t);  // as in the header: "F64" "F32" "F16" ...
 [[nodiscard]] int64_t size_of(StoredType t);      // bytes per element
 [[nodiscard]] StoredType stored(DType dtype);
@@ -30,10 +30,20 @@ struct StoredTensor {
     int64_t bytes = 0;
 };
 
-// An open file whose header has been checked. Invariants:
-//  1. the tensors, in the order of tensors(), tile the bytes behind the header without gaps or
-//     overlaps, to the last byte of the file;
+// Invariants:
+//  1. the tensors, in this order, tile the bytes behind the header without gaps or overlaps, to the
+//     last byte of the file;
 //  2. bytes == shape.numel() * size_of(type), and no product overflowed.
+struct SafetensorsHeader {
+    std::vector<StoredTensor> tensors;
+    std::map<std::string, std::string> metadata;
+};
+/// The header's JSON (without the 8 size bytes) of a file of `file_bytes` bytes. Touches no file;
+/// `name` is for messages. kData naming file and tensor for a broken rule.
+[[nodiscard]] SafetensorsHeader parse_safetensors_header(const std::string& json,
+                                                         int64_t file_bytes, const fs::path& name);
+
+// An open file whose header has been checked.
 class SafetensorsReader {
   public:
     static constexpr int64_t kMaxHeader = 100'000'000;  // bytes, the format's own limit
@@ -43,9 +53,11 @@ class SafetensorsReader {
 
     [[nodiscard]] const fs::path& path() const { return path_; }
     [[nodiscard]] const std::vector<StoredTensor>& tensors() const {
-        return tensors_;
+        return header_.tensors;
     }  // by offset
-    [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
+    [[nodiscard]] const std::map<std::string, std::string>& metadata() const {
+        return header_.metadata;
+    }
     [[nodiscard]] const StoredTensor* find(const std::string& name) const;  // null if absent
     /// kData naming the file if absent.
     [[nodiscard]] const StoredTensor& at(const std::string& name) const;
@@ -59,9 +71,8 @@ class SafetensorsReader {
   private:
     fs::path path_;
     Fd fd_;
-    std::vector<StoredTensor> tensors_;
+    SafetensorsHeader header_;
     std::map<std::string, size_t> index_;
-    std::map<std::string, std::string> metadata_;
 };
 
 struct TensorSpec {
