@@ -184,6 +184,7 @@ void add_data_command(CLI::App& app, Work& work) {
     check->callback([args, &work] { work = [args] { return verify(args->files); }; });
 
     add_data_view(*data, work);
+    add_data_score(*data, work);
     add_data_encode(*data, work);
     add_data_import(*data, work);
     add_data_synth(*data, work);

@@ -11,5 +11,6 @@ void add_data_encode(CLI::App& data, Work& work);  // vtrain data encode: videos
 void add_data_import(CLI::App& data, Work& work);  // vtrain data import: arrays to shards
 void add_data_synth(CLI::App& data, Work& work);   // vtrain data synth: moving shapes to shards
 void add_data_view(CLI::App& data, Work& work);    // vtrain data view: shards to pictures
+void add_data_score(CLI::App& data, Work& work);
 
 }  // namespace vt
