@@ -4,7 +4,7 @@
 # Usage: scripts/quickstart.sh [--videos DIR] [--out DIR] [--minutes N]
 #   --videos DIR   your own videos and pictures; captions in NAME.txt beside NAME.mp4, else the name
 #   --out DIR      where everything goes                                  (runs/quickstart)
-#   --minutes N    how long to train                                      (5)
+#   --minutes N    how long to train                                      (6)
 # A second start with the same --out continues where the first one stopped.
 set -euo pipefail
 cd_from=$PWD
@@ -14,7 +14,7 @@ usage() {
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
-videos="" out=runs/quickstart minutes=5
+videos="" own=no out=runs/quickstart minutes=6
 while (($#)); do
     case "$1" in
         --videos | --out | --minutes)
@@ -47,7 +47,7 @@ mkdir -p "$out"
 # small enough that a few minutes on two cores show what is learned
 clip=(--size 24x24 --frames 9 --fps 8 --spatial-levels 1 --text-dim 64 --text-len 8)
 if [[ -z $videos ]]; then
-    videos=$out/clips
+    own=yes videos=$out/clips
     if [[ ! -e $videos ]]; then
         step "clips of moving shapes"
         rm -rf "$videos.part"
@@ -107,6 +107,19 @@ for p in "${prompts[@]}"; do args+=(--prompt "$p"); done
 rm -rf "$out/samples"
 "$vtrain" sample --checkpoint "$out/run" --out "$out/samples" --guidance 2 "${args[@]}"
 "$vtrain" plot "$out/run" --out "$out/loss.png" --smooth 5
+
+if [[ $own == yes ]]; then
+    # of our own shapes a program can tell whether they are what the caption asks for
+    step "score of 64 samples (colour, shape and way as the caption says)"
+    args=()
+    while IFS= read -r caption; do
+        args+=(--prompt "$caption")
+    done < <(cat "$videos"/*.txt | sort -u | awk 'NR % 3 == 1' | head -n 64)
+    rm -rf "$out/score"
+    "$vtrain" sample --checkpoint "$out/run" --out "$out/score" --guidance 2 "${args[@]}" \
+        > "$out/score.log" || { tail -n 20 "$out/score.log" >&2; exit 1; }
+    "$vtrain" data score "$out/score/samples.h5" | tee "$out/score.txt"
+fi
 
 printf '\n== made in %d min %02d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 for file in "$out"/samples/*.mp4 "$out"/samples/*.png "$out/loss.png"; do
