@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <map>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,32 @@
 #include "data/safetensors.h"
 
 namespace vt {
+
+SaveAttempt::SaveAttempt() {
+    uint64_t bits = 0;
+    // not from /dev/urandom: a process that is out of descriptors must be able to save
+    if (::getrandom(&bits, sizeof bits, 0) != sizeof bits) {
+        raise(Fault::kSystem, "the kernel gives no random numbers");
+    }
+    id_ = hex64(bits);
+}
+
+bool SaveAttempt::abandon() {
+    Phase writing = Phase::kWriting;
+    return phase_.compare_exchange_strong(writing, Phase::kAbandoned) ||
+           writing == Phase::kAbandoned;
+}
+
+void SaveAttempt::check() const {
+    if (abandoned())
+        raise(Fault::kSystem, fmt::format("the save was given up ({})", doing_.load()));
+}
+
+void SaveAttempt::begin_publish() {
+    Phase writing = Phase::kWriting;
+    if (!phase_.compare_exchange_strong(writing, Phase::kPublishing)) check();
+    doing_ = "publish";
+}
 
 namespace {
 
@@ -32,7 +59,7 @@ Shape shape_in_file(const StateTensor& t) {
 
 // Writes this rank's file and returns its part of the manifest.
 Manifest write_part(const fs::path& dir, const CheckpointInfo& info, const Group& world,
-                    const std::vector<StateTensor>& states) {
+                    const std::vector<StateTensor>& states, SaveAttempt& attempt) {
     constexpr int64_t kPiece = int64_t{1} << 20;  // elements: hashed and written while in cache
     std::vector<StateTensor> parts;
     std::vector<TensorSpec> specs;
@@ -53,12 +80,14 @@ Manifest write_part(const fs::path& dir, const CheckpointInfo& info, const Group
         parts.push_back(std::move(t));
     }
     const std::string name = fmt::format("rank-{:05}.safetensors", world.rank());
+    attempt.at("reserve space");
     SafetensorsWriter writer(dir / name, specs,
                              {{"format", "vtrain-checkpoint"},
                               {"step", std::to_string(info.step)},
                               {"run_id", info.run_id},
                               {"rank", fmt::format("{} of {}", world.rank(), world.size())}});
     m.files.push_back({name, writer.file_bytes(), writer.header_bytes(), xxh3(writer.header())});
+    attempt.at("write");
     for (size_t i = 0; i < parts.size(); ++i) {
         const StateTensor& t = parts[i];
         Xxh3Stream hash;
@@ -68,10 +97,12 @@ Manifest write_part(const fs::path& dir, const CheckpointInfo& info, const Group
             const char* data = static_cast<const char*>(t.local.data) + at * width;
             hash.update(data, count * width);
             writer.write(i, {data, {count}, t.local.dtype});
+            attempt.wrote(count * width);
         }
         m.tensors[t.name].extents.push_back(
             {t.rect, t.flat_begin, t.flat_end, 0, writer.offset(i), hash.digest()});
     }
+    attempt.at("sync");
     writer.close();
     return m;
 }
@@ -107,10 +138,8 @@ void publish(const fs::path& temp, const fs::path& final, bool& published) {
         fsync_dir(parent);
         try {
             // temp is the old checkpoint now: give it its name for good
-            fs::path aside = temp;
-            aside.replace_extension();
             for (int k = 1;; ++k) {
-                const fs::path to = fmt::format("{}.abandoned-{}", aside.string(), k);
+                const fs::path to = fmt::format("{}.abandoned-{}", final.string(), k);
                 if (::lstat(to.c_str(), &st) == 0) continue;
                 rename_or_raise(temp, to);
                 break;
@@ -137,42 +166,50 @@ void publish(const fs::path& temp, const fs::path& final, bool& published) {
 }  // namespace
 
 fs::path save(const fs::path& run_dir, const CheckpointInfo& info,
-              const std::vector<StateTensor>& states, Group& world) {
+              const std::vector<StateTensor>& states, Group& world, SaveAttempt& attempt) {
     VT_CHECK(info.step >= 0, "step {}", info.step);
     const auto start = std::chrono::steady_clock::now();
-    const fs::path final = run_dir / step_name(info.step);
-    const fs::path temp = fs::path(final.string() + ".tmp");
     const bool lead = world.rank() == 0;
+    const std::string id = broadcast_text(world, attempt.id());
+    const fs::path final = run_dir / step_name(info.step);
+    const fs::path temp = fs::path(final.string() + kTempMark + id);
     bool published = false;
     try {
         agree(world, "prepare a checkpoint", [&] {
             if (!lead) return;
+            attempt.at("prepare");
             std::error_code error;
             fs::create_directories(run_dir, error);
             if (error) {
                 raise(Fault::kSystem,
                       fmt::format("cannot create {}: {}", run_dir.string(), error.message()));
             }
-            fs::remove_all(temp, error);
-            if (error) {
-                raise(Fault::kSystem,
-                      fmt::format("cannot remove {}: {}", temp.string(), error.message()));
-            }
             if (::mkdir(temp.c_str(), 0777) != 0) raise_errno("create", temp);
         });
         Manifest part;
         agree(world, "write its part of a checkpoint",
-              [&] { part = write_part(temp, info, world, states); });
+              [&] { part = write_part(temp, info, world, states, attempt); });
+        part.info.step = info.step;
+        part.info.run_id = id;
         const std::vector<std::string> parts =
             gather_texts(world, world.size() == 1 ? std::string() : encode(part));
         agree(world, "commit a checkpoint", [&] {
             if (!lead) return;
+            attempt.at("commit");
             Manifest m = std::move(part);
-            for (size_t r = 1; r < parts.size(); ++r) merge(m, decode(parts[r], temp));
+            for (size_t r = 1; r < parts.size(); ++r) {
+                const Manifest other = decode(parts[r], temp);
+                VT_CHECK(other.info.step == info.step && other.info.run_id == id,
+                         "rank {} is at step {} of attempt {}, rank 0 at step {} of {}", r,
+                         other.info.step, other.info.run_id, info.step, id);
+                merge(m, other);
+            }
             m.info = info;
             check_complete(m, Fault::kBug, temp.string());
             write_manifest(temp, m);
+            attempt.at("sync the directory");
             fsync_dir(temp);
+            attempt.begin_publish();
             publish(temp, final, published);
             int64_t bytes = 0;
             for (const ManifestFile& f : m.files) bytes += f.bytes;
@@ -186,6 +223,12 @@ fs::path save(const fs::path& run_dir, const CheckpointInfo& info,
         throw;
     }
     return final;
+}
+
+fs::path save(const fs::path& run_dir, const CheckpointInfo& info,
+              const std::vector<StateTensor>& states, Group& world) {
+    SaveAttempt attempt;
+    return save(run_dir, info, states, world, attempt);
 }
 
 }  // namespace vt

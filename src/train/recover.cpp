@@ -106,6 +106,7 @@ int64_t Trainer::roll_back(int64_t step) {
         raise(Fault::kDiverged, fmt::format("{} rollbacks did not help: {}", times - 1, why),
               kAdvice);
     }
+    saver_->drain();  // what is under way belongs to the future that ends here
     std::vector<std::string> found;
     for (const fs::path& p : rollback_targets(step)) found.push_back(p.string());
     const std::string all =
@@ -143,7 +144,8 @@ int64_t Trainer::roll_back(int64_t step) {
                         step, start_step_, cursor_, times, config_.health.max_rollbacks, why);
         warn("rolled back {}", text);
         record_->add(EventKind::kRollback, start_step_, text);
-        save_checkpoint(start_step_);
+        saver_->adopt(got.info);
+        saver_->save_last(checkpoint_info(start_step_), state());
         explained_ = -1;
         interval_->restart();
         return start_step_;

@@ -109,7 +109,7 @@ std::vector<int64_t> Trainer::match_emas(const CheckpointInfo& info,
 
 void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas) {
     const CheckpointInfo& info = loaded.info;
-    start_step_ = saved_step_ = info.step;
+    start_step_ = info.step;
     cursor_ = info.cursor;
     if (weights_only(info)) {
         optim_->init(ctx_, *store_);  // zero moments; EMAs start from the loaded weights
@@ -154,7 +154,10 @@ void Trainer::restore(const std::optional<fs::path>& source) {
         if (const std::optional<Loaded> got = load_latest(out, wanted, in_.world, accept)) {
             adopt(*got, fresh);
             origin_ = extra(got->info, "started_from");
-            if (!weights_only(got->info)) run_id_ = got->info.run_id;
+            if (!weights_only(got->info)) {
+                run_id_ = got->info.run_id;
+                saver_->adopt(got->info);
+            }
         }
     }
     // Anything later belongs to a future that this run does not have.

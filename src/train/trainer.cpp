@@ -43,6 +43,7 @@ Trainer::Trainer(const TrainerInput& input)
         sampler_ = std::make_unique<RunSampler>(
             config_, *model_, in_.valid != nullptr ? *in_.valid : in_.train, memory_);
     }
+    saver_ = std::make_unique<Saver>(config_.run.out, config_.checkpoint, in_.world);
 }
 
 Trainer::~Trainer() = default;
@@ -137,8 +138,23 @@ const RunPlan& Trainer::plan() {
     };
     for (const Arena* a : store_->arenas()) add(*a);
     for (const Arena* a : memory_.all()) add(*a);
+    if (saves_beside()) {
+        saver_->declare(state());
+        add(saver_->arena());
+    }
     plan_.activations = memory_.activations.high_water_list();
     return plan_;
+}
+
+// Is it worth and possible to keep a copy of the state for saves beside training?
+bool Trainer::saves_beside() const {
+    const CheckpointOptions& o = config_.checkpoint;
+    const bool between = 0 < o.save_interval && o.save_interval < config_.run.train_iters;
+    if (o.async != "auto" || !between) return o.async == "on" && between;
+    int64_t copy = 0;
+    for (const StateTensor& t : state()) copy += t.local.bytes();
+    const auto machine = static_cast<double>(machine_memory());
+    return machine == 0 || static_cast<double>(plan_.total_bytes + copy) <= 0.8 * machine;
 }
 
 std::vector<StateTensor> Trainer::state() const {
@@ -166,6 +182,10 @@ void Trainer::allocate() {
     store_->reserve();
     memory_.reserve();
     declare();
+    if (saver_->beside()) {
+        saver_->reserve();
+        saver_->declare(state());
+    }
     if (in_.init_weights) {
         in_.init_weights(*store_);
     } else {
@@ -182,9 +202,10 @@ int Trainer::run() {
     if (fs::exists(out) && !fs::is_directory(out)) {
         raise(Fault::kUser, fmt::format("run.out = \"{}\" is not a folder", out.string()));
     }
-    const RunLock lock(out);
+    lock_ = std::make_unique<RunLock>(out);
     clean_stale(out);
     allocate();
+    saver_->check_space(state());
     restore(source);
     write_atomic(out / "config.toml", in_.config_text);
     metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", start_step_);
@@ -224,9 +245,14 @@ int Trainer::loop() {
         }
 
         const double before = seconds_now();
+        last_loss_ = r.loss;
+        saver_->poll();
         save_due_ = save_due_ || due(step, config_.checkpoint.save_interval);
-        if ((save_due_ && health_.in_a_row() == 0) || step == last || stop_requested()) {
-            save_checkpoint(step);
+        if (step == last || stop_requested()) {
+            saver_->save_last(checkpoint_info(step), state());
+        } else if (save_due_ && health_.in_a_row() == 0) {
+            save_due_ = false;
+            saver_->save(checkpoint_info(step), state(), in_.pool);
         }
         rescuing(step, [&] {
             if (due(step, config_.log.eval_interval) || step == last) evaluate(step);
@@ -234,7 +260,7 @@ int Trainer::loop() {
                 draw_samples(step);
             }
         });
-        if (stop_requested() && saved_step_ != step) save_checkpoint(step);
+        if (stop_requested()) saver_->save_last(checkpoint_info(step), state());
         interval_->outside += seconds_now() - before;
         if (stop_requested() && step < last) {
             say("stopping on a signal: saved at step {}; exit code {} asks for a restart{}", step,
@@ -252,12 +278,16 @@ void Trainer::rescuing(int64_t done, const std::function<void()>& work) {
     try {
         work();
     } catch (const Error&) {
-        if (saved_step_ != done && done > start_step_) save_checkpoint(done);
+        try {
+            if (done > start_step_) saver_->save_last(checkpoint_info(done), state());
+        } catch (const Error& e) {
+            warn("{}", e.message());  // the first error is the one to report
+        }
         throw;
     }
 }
 
-void Trainer::save_checkpoint(int64_t step) {
+CheckpointInfo Trainer::checkpoint_info(int64_t step) const {
     const std::array<int64_t, 4> shape = in_.train.shapes().front();  // what sampling defaults to
     CheckpointInfo info{
         .step = step,
@@ -271,12 +301,10 @@ void Trainer::save_checkpoint(int64_t step) {
         .run_id = run_id_,
         .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))},
                   {"ema_decay", fmt::format("{}", fmt::join(config_.optim.ema_decay, ","))},
-                  {"health", health_.encode()}}};
+                  {"health", health_.encode()},
+                  {"loss", fmt::format("{}", last_loss_)}}};
     if (!origin_.empty()) info.extra["started_from"] = origin_;
-    (void)save(config_.run.out, info, state(), in_.world);
-    saved_step_ = step;
-    save_due_ = false;
-    (void)prune(config_.run.out, config_.checkpoint.keep_last, run_id_);
+    return info;
 }
 
 }  // namespace vt

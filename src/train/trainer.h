@@ -12,7 +12,7 @@
 
 #include "ckpt/load.h"
 #include "ckpt/run_dir.h"
-#include "ckpt/save.h"
+#include "ckpt/saver.h"
 #include "comm/comm.h"
 #include "fault/health.h"
 #include "train/eval.h"
@@ -100,12 +100,13 @@ class Trainer {
     void rescuing(int64_t done, const std::function<void()>& work);
     void check_resumable(const CheckpointInfo& info) const;
     int loop();
-    void save_checkpoint(int64_t step);
+    [[nodiscard]] CheckpointInfo checkpoint_info(int64_t step) const;
     void evaluate(int64_t step);
     void draw_samples(int64_t step);
     void log_step(int64_t step, const StepResult& r);
     void report(const MetricRow& row);
     [[nodiscard]] std::vector<StateTensor> state() const;
+    [[nodiscard]] bool saves_beside() const;
 
     TrainerInput in_;
     const RunConfig& config_;
@@ -121,7 +122,7 @@ class Trainer {
     Ctx ctx_;
     OpCount count_;
     int64_t start_step_ = 0;
-    int64_t saved_step_ = -1;
+    double last_loss_ = 0;
     bool save_due_ = false;  // put off while steps are bad
     uint64_t cursor_ = 0;
     Health health_;
@@ -135,6 +136,8 @@ class Trainer {
     std::unique_ptr<MetricsFile> metrics_;
     std::unique_ptr<EventsFile> events_;
     std::unique_ptr<RunEvents> record_;
+    std::unique_ptr<RunLock> lock_;
+    std::unique_ptr<Saver> saver_;  // the first to go: its thread writes under the lock
 };
 
 }  // namespace vt

@@ -32,6 +32,12 @@ void put(const fs::path& dir, int64_t step, const std::string& run_id) {
     save(dir, info, s.whole(), *self_group());
 }
 
+// Nothing known to be whole before.
+std::vector<int64_t> prune_to(const fs::path& dir, int64_t keep_last, const std::string& run_id) {
+    std::set<int64_t> verified;
+    return prune(dir, {.keep_last = keep_last}, run_id, verified, -1);
+}
+
 std::set<std::string> names(const fs::path& dir) {
     std::set<std::string> out;
     for (const auto& e : fs::directory_iterator(dir)) out.insert(e.path().filename().string());
@@ -45,8 +51,9 @@ TEST_CASE("run dir: only step-N directories are checkpoints, highest number firs
     put(dir.path(), 10, "a");
     put(dir.path(), 100000000, "a");  // nine digits
     for (const char* name :
-         {"step-00000300.tmp", "step-00000400.abandoned-1", "step-00000500.pruned", "step-600",
-          "step-0000000700", "step-", "step--0000008", "step-00000900x", "latest"}) {
+         {"step-00000300.tmp", "step-00000301.tmp-0123456789abcdef", "step-00000400.abandoned-1",
+          "step-00000500.pruned", "step-600", "step-0000000700", "step-", "step--0000008",
+          "step-00000900x", "latest"}) {
         fs::copy(dir / "step-00000010", dir / name, fs::copy_options::recursive);
     }
     put(dir.path(), 20, "a");
@@ -72,12 +79,12 @@ TEST_CASE("run dir: prune keeps the newest good ones of this run and nothing els
     for (const int64_t step : {10, 20, 30, 40, 50, 60}) put(dir.path(), step, "mine");
     put(dir.path(), 35, "other");
     fs::remove(dir / "step-00000050" / kManifestName);  // damaged: does not count, stays
-    CHECK(prune(dir.path(), 2, "mine") == std::vector<int64_t>{30, 20, 10});
+    CHECK(prune_to(dir.path(), 2, "mine") == std::vector<int64_t>{10, 20, 30});
     CHECK(names(dir.path()) == std::set<std::string>{"step-00000035", "step-00000040",
                                                      "step-00000050", "step-00000060"});
-    CHECK(prune(dir.path(), 2, "mine").empty());
-    CHECK(prune(dir.path(), 2, "nobody").empty());
-    CHECK_THROWS_AS((void)prune(dir.path(), 1, "mine"), Error);
+    CHECK(prune_to(dir.path(), 2, "mine").empty());
+    CHECK(prune_to(dir.path(), 2, "nobody").empty());
+    CHECK_THROWS_AS((void)prune_to(dir.path(), 1, "mine"), Error);
 }
 
 TEST_CASE("run dir: a prune that ends at any call leaves whole checkpoints and cleans up later") {
@@ -90,7 +97,7 @@ TEST_CASE("run dir: a prune that ends at any call leaves whole checkpoints and c
         for (const int64_t step : {10, 20, 30}) put(dir, step, "a");
         if (n < 0) {
             const Armed counted(Mischief::kNone, -1);
-            (void)prune(dir, 2, "a");
+            (void)prune_to(dir, 2, "a");
             calls = static_cast<int64_t>(Armed::calls().size());
             continue;
         }
@@ -98,7 +105,7 @@ TEST_CASE("run dir: a prune that ends at any call leaves whole checkpoints and c
         REQUIRE(child >= 0);
         if (child == 0) {
             const Armed armed(Mischief::kExit, n);
-            (void)prune(dir, 2, "a");
+            (void)prune_to(dir, 2, "a");
             ::_exit(0);
         }
         int status = 0;
@@ -107,7 +114,7 @@ TEST_CASE("run dir: a prune that ends at any call leaves whole checkpoints and c
         for (const StepDir& d : step_dirs(dir)) CHECK_NOTHROW(verify(d.path));
         const Armed quiet(Mischief::kNone, -1);
         clean_stale(dir);
-        (void)prune(dir, 2, "a");
+        (void)prune_to(dir, 2, "a");
         CHECK(names(dir) == std::set<std::string>{"step-00000020", "step-00000030"});
     }
     CHECK(calls >= 5);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "ckpt/run_dir.h"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,13 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt/load.h"
 #include "ckpt/manifest.h"
-#include "ckpt/run_dir.h"
 #include "core/log.h"
 
 namespace vt {
 
 namespace {
+
+constexpr const char* kPruned = ".pruned";
 
 // Entries of a directory; none where it does not exist.
 std::vector<fs::path> entries(const fs::path& dir) {
@@ -100,31 +104,52 @@ RunLock::RunLock(const fs::path& run_dir) {
 void clean_stale(const fs::path& run_dir) {
     for (const fs::path& p : entries(run_dir)) {
         const std::string end = p.extension().string();
-        if ((end != ".tmp" && end != ".pruned") || step_of(p.stem().string()) < 0) continue;
-        say("checkpoint: removing what an interrupted {} left: {}",
-            end == ".tmp" ? "save" : "removal", p.string());
+        // ".tmp" alone is how builds before the attempts had ids named them
+        const bool save = end == ".tmp" || end.rfind(kTempMark, 0) == 0;
+        if ((!save && end != kPruned) || step_of(p.stem().string()) < 0) continue;
+        say("checkpoint: removing what an interrupted {} left: {}", save ? "save" : "removal",
+            p.string());
         remove_tree(p);
     }
 }
 
-std::vector<int64_t> prune(const fs::path& run_dir, int64_t keep_last, const std::string& run_id) {
-    VT_CHECK(keep_last >= 2, "keep_last {}", keep_last);
-    std::vector<StepDir> good;
+std::vector<int64_t> prune(const fs::path& run_dir, const Retention& keep,
+                           const std::string& run_id, std::set<int64_t>& verified,
+                           int64_t just_written) {
+    VT_CHECK(keep.keep_last >= 2, "keep_last {}", keep.keep_last);
+    int64_t newest = 0, safe = 0;  // kept as the newest; of those that stay, verified
+    std::vector<StepDir> doomed;
     for (const StepDir& d : step_dirs(run_dir)) {
         try {
-            if (read_manifest(d.path).info.run_id == run_id) good.push_back(d);
+            if (read_manifest(d.path).info.run_id != run_id) continue;
+            if (newest < 2 && verified.count(d.step) == 0) verify(d.path);
         } catch (const Error& e) {
-            if (e.fault() != Fault::kData) throw;  // a damaged one counts for nothing and stays
+            // It counts for nothing and stays: an older one takes its place. One that cannot be
+            // read is no better than a damaged one.
+            if (e.fault() != Fault::kData && e.fault() != Fault::kSystem) throw;
+            warn("checkpoint of step {} is not usable, an older one is kept for it: {}", d.step,
+                 e.message());
+            continue;
         }
+        if (newest < 2) {
+            verified.insert(d.step);
+            ++safe;
+        }
+        const bool stays = keep.keep_every > 0 && d.step % keep.keep_every == 0;
+        if (newest++ < keep.keep_last || stays || d.step == just_written) continue;
+        doomed.push_back(d);
     }
     std::vector<int64_t> removed;
-    for (size_t i = static_cast<size_t>(keep_last); i < good.size(); ++i) {
-        const fs::path doomed = good[i].path.string() + ".pruned";
-        remove_tree(doomed);
-        if (::rename(good[i].path.c_str(), doomed.c_str()) != 0) raise_errno("rename into", doomed);
+    if (safe < 2) return removed;
+    // Oldest first: a crash in between leaves the newest ones, without a hole.
+    for (auto d = doomed.rbegin(); d != doomed.rend(); ++d) {
+        const fs::path aside = d->path.string() + kPruned;
+        remove_tree(aside);
+        if (::rename(d->path.c_str(), aside.c_str()) != 0) raise_errno("rename into", aside);
         fsync_dir(run_dir);
-        remove_tree(doomed);
-        removed.push_back(good[i].step);
+        remove_tree(aside);
+        verified.erase(d->step);
+        removed.push_back(d->step);
     }
     return removed;
 }
