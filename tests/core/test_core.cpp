@@ -47,6 +47,27 @@ TEST_CASE("arena: measuring and real passes give the same layout; overflow is na
                          Error);
 }
 
+TEST_CASE("pool: many short jobs, threads that come late") {
+    // More threads than cores and than items: most workers find a job over, or the next one begun.
+    for (const int threads : {2, 3, 16}) {
+        Pool pool(threads);
+        std::atomic<int64_t> sum{0};
+        int64_t want = 0;
+        for (int64_t job = 0; job < 3000; ++job) {
+            const int64_t n = 1 + job % 5;
+            std::atomic<int64_t> mine{0};  // gone when the job is over: a late claim would show
+            pool.parallel_for(n, [&](int64_t i, int thread) {
+                if (thread < 0 || thread >= threads) mine += 1000000;
+                mine += i + job;
+            });
+            CHECK(mine == n * job + n * (n - 1) / 2);
+            sum += mine;
+            want += n * job + n * (n - 1) / 2;
+        }
+        CHECK(sum == want);
+    }
+}
+
 TEST_CASE("pool: every item once, exceptions come back") {
     for (const int threads : {1, 2, 5}) {
         Pool pool(threads);
