@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "ckpt/foreign.h"
 #include "ckpt/manifest.h"
 #include "ckpt/overlap.h"
 #include "ckpt/run_dir.h"
@@ -164,11 +165,20 @@ std::optional<fs::path> find_latest(const fs::path& run_dir) {
 fs::path checkpoint_at(const fs::path& path) {
     std::error_code ignored;
     if (fs::exists(path / kManifestName, ignored)) return path;
-    if (const std::optional<fs::path> latest = find_latest(path)) return *latest;
-    const bool some = !step_dirs(path).empty();
-    raise(some ? Fault::kData : Fault::kUser,
-          fmt::format("{}: {}", path.string(),
-                      some ? "none of the checkpoints there is usable" : "no checkpoint there"),
+    const bool folder = fs::is_directory(path, ignored);
+    const std::optional<fs::path> latest = folder ? find_latest(path) : std::nullopt;
+    if (latest) return *latest;
+    if (folder && !step_dirs(path).empty()) {
+        raise(Fault::kData,
+              fmt::format("{}: none of the checkpoints there is usable", path.string()),
+              "see the warnings above");
+    }
+    if (const std::optional<Foreign> kind = foreign_kind(path)) {
+        raise(Fault::kUser,
+              fmt::format("{} is {}, not a checkpoint of vtrain", path.string(), kind->what),
+              kind->hint);
+    }
+    raise(Fault::kUser, fmt::format("{}: no checkpoint there", path.string()),
           "give a step-N folder, or a run's folder that holds some");
 }
 
@@ -200,6 +210,37 @@ void verify(const fs::path& dir) {
             }
         }
     }
+}
+
+struct CheckpointReader::Impl {
+    fs::path dir;
+    Manifest manifest;
+    Payload payload;
+    explicit Impl(fs::path d)
+        : dir(std::move(d)), manifest(read_manifest(dir)), payload(dir, manifest) {}
+};
+
+CheckpointReader::CheckpointReader(fs::path dir) : impl_(std::make_unique<Impl>(std::move(dir))) {
+    check_headers(impl_->manifest, impl_->payload);
+}
+CheckpointReader::~CheckpointReader() = default;
+
+const Manifest& CheckpointReader::manifest() const {
+    return impl_->manifest;
+}
+
+void CheckpointReader::read(const std::string& name, Tensor out) const {
+    const auto it = impl_->manifest.tensors.find(name);
+    if (it == impl_->manifest.tensors.end()) {
+        raise(Fault::kData, fmt::format("{} has no tensor '{}'", impl_->dir.string(), name));
+    }
+    const ManifestTensor& have = it->second;
+    if (have.shape != out.shape || have.dtype != out.dtype) {
+        raise(Fault::kData, fmt::format("{}: tensor '{}' is {} {}, wanted is {} {}",
+                                        impl_->dir.string(), name, name_of(have.dtype),
+                                        have.shape.str(), name_of(out.dtype), out.shape.str()));
+    }
+    fill(resolved({.name = name, .global = out.shape, .local = out}), have, impl_->payload);
 }
 
 std::optional<Loaded> load_latest(const fs::path& run_dir, const std::vector<StateTensor>& states,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ namespace vt {
 [[nodiscard]] std::optional<fs::path> find_latest(const fs::path& run_dir);
 
 /// `path` itself if it is a checkpoint, else the newest good one of the run's folder it names.
-/// kUser if there is neither, kData if there are some but none is good.
+/// kUser if there is neither, saying what it is where that is known (foreign.h); kData if there are
+/// some but none is good.
 [[nodiscard]] fs::path checkpoint_at(const fs::path& path);
 
 /// Facts of one checkpoint; the manifest is verified. kUser if `dir` is no checkpoint, kData naming
@@ -44,6 +46,27 @@ LoadReport load(const fs::path& dir, const std::vector<StateTensor>& states);
 
 /// Every byte of every file against its checksum; kData naming file and tensor.
 void verify(const fs::path& dir);
+
+struct Manifest;
+
+// One checkpoint, tensor by tensor. The manifest and the files' headers are verified on opening.
+class CheckpointReader {
+  public:
+    /// kUser if `dir` is no checkpoint, kData if it is damaged.
+    explicit CheckpointReader(fs::path dir);
+    ~CheckpointReader();
+    CheckpointReader(const CheckpointReader&) = delete;
+    CheckpointReader& operator=(const CheckpointReader&) = delete;
+
+    [[nodiscard]] const Manifest& manifest() const;
+    /// The whole tensor, in its own dtype, compared with its checksums. kData naming it if it is
+    /// not there, has another shape or dtype, or is damaged.
+    void read(const std::string& name, Tensor out) const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
 
 struct Loaded {
     fs::path dir;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ckpt/foreign.h"
 #include "core/hash.h"
 
 namespace vt {
@@ -235,7 +236,8 @@ Manifest decode(const std::string& text, const fs::path& path) {
         raise(Fault::kData,
               fmt::format("{}: checkpoint format version {}, this build reads version {}",
                           path.string(), version, kManifestVersion),
-              "use the build that wrote it");
+              version > kManifestVersion ? "a newer vtrain wrote it: use that one"
+                                         : "an older vtrain wrote it: use that one");
     }
     rest.remove_prefix(static_cast<size_t>(got.ptr - rest.data()));
     skip(kHash);
@@ -346,10 +348,19 @@ void merge(Manifest& into, const Manifest& part) {
 Manifest read_manifest(const fs::path& dir) {
     std::error_code error;
     if (!fs::is_directory(dir, error)) {
-        raise(Fault::kUser, fmt::format("{} is not a checkpoint directory", dir.string()));
+        const std::optional<Foreign> kind = foreign_kind(dir);
+        raise(Fault::kUser,
+              fmt::format("{} is {}not a checkpoint directory", dir.string(),
+                          kind ? kind->what + ", " : std::string()),
+              kind ? kind->hint : std::string());
     }
     const fs::path path = dir / kManifestName;
     if (!fs::is_regular_file(path, error)) {
+        if (const std::optional<Foreign> kind = foreign_kind(dir)) {
+            raise(Fault::kData,
+                  fmt::format("{} has no {}: it is {}", dir.string(), kManifestName, kind->what),
+                  kind->hint);
+        }
         raise(Fault::kData, fmt::format("{} has no {}", dir.string(), kManifestName),
               "not a checkpoint, or one that was not finished");
     }

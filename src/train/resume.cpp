@@ -49,7 +49,10 @@ void Trainer::check_resumable(const CheckpointInfo& info) const {
         require_same_sizes(wan_config_from_json(sizes, from),
                            wan_config(config_.model, in_.train.facts()), from);
     }
-    if (!info.config.empty() && in_.check_resume) in_.check_resume(info.config);
+    // of weights alone nothing but the sizes has to fit
+    if (!info.config.empty() && !weights_only(info) && in_.check_resume) {
+        in_.check_resume(info.config);
+    }
     if (info.instruction_path != in_.backend.instruction_path && !info.instruction_path.empty()) {
         warn(
             "the checkpoint was written on the instruction path '{}', this machine takes '{}': the "

@@ -141,10 +141,34 @@ TEST_CASE("ckpt: a manifest of another version is refused with the reason") {
     std::string text = read_file(at / kManifestName);
     const auto v = text.find("\"version\":1");
     REQUIRE(v != std::string::npos);
-    text.replace(v, 11, "\"version\":2");
-    write_atomic(at / kManifestName, text);
-    CHECK_THROWS_WITH_AS((void)read_info(at), Contains("version 2, this build reads version 1"),
-                         Error);
+    for (const auto& [version, who] : {std::pair{"2", "newer"}, {"0", "older"}}) {
+        std::string other = text;
+        other.replace(v, 11, fmt::format("\"version\":{}", version));
+        write_atomic(at / kManifestName, other);
+        CHECK_THROWS_WITH_AS((void)read_info(at), Contains(" this build reads version 1"), Error);
+        CHECK_THROWS_WITH_AS((void)read_info(at), Contains(who), Error);
+    }
+}
+
+// tests/golden/checkpoint-v1 was written by this case when version 1 was the newest. It is not
+// written again: what was saved once must load for ever.
+TEST_CASE("ckpt: make the fixture of version 1" * doctest::skip()) {
+    State s(3);
+    quiet_save(test::source_dir() / "tests" / "golden" / "checkpoint-v1", facts(12), s);
+}
+
+TEST_CASE("ckpt: a checkpoint of version 1 loads bit for bit") {
+    const fs::path run = test::source_dir() / "tests" / "golden" / "checkpoint-v1";
+    const fs::path at = find_latest(run).value();
+    CHECK(at.filename() == "step-00000012");
+    CHECK_NOTHROW(verify(at));
+    State got(0);
+    const LoadReport report = load(at, got.whole());
+    CHECK(got == State(3));
+    CHECK(report.unused.empty());
+    CHECK(read_info(at).cursor == facts(12).cursor);
+    CHECK(read_info(at).config == facts(12).config);
+    CHECK(read_info(at).extra == facts(12).extra);
 }
 
 TEST_CASE("ckpt: load_latest falls back past damage on all ranks; a refusal ends the search") {
