@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT
 // vtrain ckpt export and import: between checkpoints and folders of the diffusers library.
 // Floor 7.
+#include "app/ckpt_weights.h"
+
+#include <cstdlib>
+#include <fmt/ranges.h>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
 #include "app/run_config.h"
 #include "ckpt/load.h"
+#include "ckpt/manifest.h"
 #include "ckpt/run_dir.h"
 #include "ckpt/save.h"
 #include "core/log.h"
@@ -40,47 +46,23 @@ struct Values {
     }
 };
 
-constexpr const char* kSizes = "wan_config";  // CheckpointInfo::extra of imported weights
-
 struct ExportArgs {
-    std::string checkpoint, out, dtype = "fp32";
-    int ema = -1;  // -1: the weights themselves
+    std::string checkpoint, out, dtype = "fp32", ema;
     int64_t shard_bytes = kMaxShardBytes;
 };
 
-// The sizes of the weights in a checkpoint, and how many EMAs lie beside them.
-struct Origin {
-    WanConfig wan;
-    int emas = 0;
-};
-
-Origin origin_of(const CheckpointInfo& info, const fs::path& dir) {
-    if (const auto sizes = info.extra.find(kSizes); sizes != info.extra.end()) {
-        return {wan_config_from_json(sizes->second, dir / "manifest.json"), 0};
-    }
-    const std::string where = fmt::format("{} (its configuration)", dir.string());
-    const RunConfig config = parse_run_config(info.config, where, "/");
-    return {wan_config(config.model, facts_from_json(info.facts_json, dir.string())),
-            narrow<int>(std::ssize(config.optim.ema_decay))};
-}
-
 int export_weights(const ExportArgs& a) {
     const fs::path dir = checkpoint_at(a.checkpoint);
-    const CheckpointInfo info = read_info(dir);
-    const auto [wan, emas] = origin_of(info, dir);
-    if (a.ema >= emas) {
-        raise(Fault::kUser,
-              fmt::format("--ema {}, but {} holds {} EMAs", a.ema, dir.string(), emas),
-              emas == 0 ? "leave --ema out"
-                        : fmt::format("0 to {}, as in optim.ema_decay", emas - 1));
-    }
+    const CheckpointReader reader(dir);
+    const WanConfig wan = sizes_of(reader.manifest().info, dir);
+    const std::string kind = weights_kind(reader, dir, a.ema);
     const ParamTable table = wan::param_table(wan);
-    const Values values(table, a.ema < 0 ? "model" : fmt::format("ema{}", a.ema));
-    load(dir, values.states);
+    const Values values(table, kind);
+    for (const StateTensor& t : values.states) reader.read(t.name, t.local);
     export_diffusers(a.out, wan, table, {values.tensors.begin(), values.tensors.end()},
                      a.dtype == "bf16" ? DType::kBF16 : DType::kF32, a.shard_bytes);
     say("exported {} of {} as {}: {} parameters in {} tensors, to {}",
-        a.ema < 0 ? "the weights" : fmt::format("EMA {}", a.ema), dir.string(), a.dtype,
+        kind == "model" ? "the weights" : "EMA " + kind.substr(3), dir.string(), a.dtype,
         count_elements(table), table.size(), a.out);
     return 0;
 }
@@ -101,7 +83,7 @@ int import_weights(const std::string& weights, const std::string& out) {
     // moments, EMAs and the step start afresh
     info.extra = {{"weights_only", "1"},
                   {"imported_from", fs::absolute(weights).lexically_normal().string()},
-                  {kSizes, wan_config_json(wan)}};
+                  {kWanSizes, wan_config_json(wan)}};
     const auto world = self_group();
     const fs::path at = save(out, info, values.states, *world);
     say("imported {} parameters in {} tensors; train from them with checkpoint.resume = \"{}\"",
@@ -111,14 +93,60 @@ int import_weights(const std::string& weights, const std::string& out) {
 
 }  // namespace
 
+WanConfig sizes_of(const CheckpointInfo& info, const fs::path& dir) {
+    if (const auto sizes = info.extra.find(kWanSizes); sizes != info.extra.end()) {
+        return wan_config_from_json(sizes->second, dir / "manifest.json");
+    }
+    const std::string where = fmt::format("{} (its configuration)", dir.string());
+    const RunConfig config = parse_run_config(info.config, where, "/");
+    return wan_config(config.model, facts_from_json(info.facts_json, dir.string()));
+}
+
+std::string weights_kind(const CheckpointReader& checkpoint, const fs::path& dir,
+                         const std::string& ema) {
+    if (ema.empty()) return "model";
+    // The averages by number; their decays where the checkpoint tells them.
+    int64_t count = 0;
+    const auto has = [&](int64_t k) {
+        const auto at = checkpoint.manifest().tensors.lower_bound(fmt::format("ema{}/", k));
+        return at != checkpoint.manifest().tensors.end() &&
+               at->first.rfind(fmt::format("ema{}/", k), 0) == 0;
+    };
+    while (has(count)) ++count;
+    std::vector<std::string> decays;
+    const auto stored = checkpoint.manifest().info.extra.find("ema_decay");
+    if (count > 0 && stored != checkpoint.manifest().info.extra.end()) {
+        size_t begin = 0, comma = 0;
+        do {
+            comma = stored->second.find(',', begin);
+            decays.push_back(stored->second.substr(begin, comma - begin));
+            begin = comma + 1;
+        } while (comma != std::string::npos);
+    }
+    if (ema.find_first_not_of("0123456789") == std::string::npos && ema.size() < 10) {
+        if (std::stoll(ema) < count) return "ema" + std::to_string(std::stoll(ema));
+    } else {
+        char* end = nullptr;
+        const double wanted = std::strtod(ema.c_str(), &end);
+        for (size_t k = 0; k < decays.size() && *end == 0; ++k) {
+            if (std::strtod(decays[k].c_str(), nullptr) == wanted) return "ema" + std::to_string(k);
+        }
+    }
+    raise(Fault::kUser, fmt::format("--ema {}, but {} holds {} EMAs", ema, dir.string(), count),
+          count == 0 ? std::string("leave --ema out")
+                     : fmt::format("by number: 0 to {}; by decay: {}", count - 1,
+                                   decays.empty() ? "not stored"
+                                                  : fmt::format("{}", fmt::join(decays, ", "))));
+}
+
 void add_ckpt_weights_commands(CLI::App& ckpt, Work& work) {
     const auto a = std::make_shared<ExportArgs>();
     CLI::App* ex = ckpt.add_subcommand("export", "Write the weights as a diffusers folder");
     ex->add_option("--checkpoint", a->checkpoint, "a step-N folder, or a run's folder (its newest)")
         ->required();
     ex->add_option("--out", a->out, "new folder: config.json and safetensors")->required();
-    ex->add_option("--ema", a->ema, "this EMA, counted as in optim.ema_decay from 0")
-        ->check(CLI::NonNegativeNumber);
+    ex->add_option("--ema", a->ema,
+                   "this EMA: its number as in optim.ema_decay from 0, or its decay (0.999)");
     ex->add_option("--dtype", a->dtype, "of the tensors not kept in fp32")
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->capture_default_str();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A checkpoint's weights go out as a diffusers folder and come back bit for bit.
+#include <cstring>
+
 #include <doctest/doctest.h>
 
 #include "ckpt/load.h"
@@ -48,6 +50,7 @@ TEST_CASE("vtrain ckpt: export, import and back; an EMA as bf16") {
         "[run]\nout = \"x\"\ntrain_iters = 1\n[model]\nnum_layers = 1\n"
         "[data]\ntrain = [\"a.h5\"]\n[optim]\nema_decay = [0.9]\n";
     info.facts_json = facts_json(facts);
+    info.extra["ema_decay"] = "0.9";
     {
         const test::Armed quiet(test::Mischief::kNone, -1);
         save(dir / "run", info, states, *self_group());
@@ -86,6 +89,49 @@ TEST_CASE("vtrain ckpt: export, import and back; an EMA as bf16") {
     }
     CHECK(test::run(program + "export --ema 1 --checkpoint " + at + " --out " + out + "x").code ==
           2);
+    // the average itself, by its decay: bit for bit
+    ran = test::run(program + "export --ema 0.9 --checkpoint " + at + " --out " + out + "e");
+    REQUIRE_MESSAGE(ran.code == 0, ran.output);
+    const SafetensorsReader ema(out + "e/diffusion_pytorch_model.safetensors");
+    for (size_t i = 0; i < table.size(); ++i) {
+        std::vector<float> x(memory[i].size());
+        ema.read(ema.at(table[i].name), {x.data(), table[i].shape, DType::kF32});
+        CHECK(std::memcmp(x.data(), memory[table.size() + i].data(), 4 * x.size()) == 0);
+    }
+    CHECK(
+        test::run(program + "export --ema 0.99 --checkpoint " + at + " --out " + out + "x").code ==
+        2);
+    // the mean of the weights and of an average, in f64
+    const std::string mean = (dir / "mean").string();
+    ran = test::run(program + "average --weights 3,1 --out " + mean + " " + at + " " + back);
+    REQUIRE_MESSAGE(ran.code == 0, ran.output);
+    ran = test::run(program + "average --ema 0 --out " + mean + "e " + at + " " + at);
+    REQUIRE_MESSAGE(ran.code == 0, ran.output);
+    ran = test::run(program + "average --weights 3,1 --out " + mean + "2 " + at + " " + mean + "e");
+    REQUIRE_MESSAGE(ran.code == 0, ran.output);
+    for (size_t i = 0; i < table.size(); ++i) {
+        std::vector<float> x(memory[i].size());
+        StateTensor s = states[i];
+        s.local.data = x.data();
+        load(fs::path(mean) / step_name(0), {s});
+        CHECK(x == memory[i]);  // of equal weights
+        load(fs::path(mean + "e") / step_name(0), {s});
+        CHECK(x == memory[table.size() + i]);
+        load(fs::path(mean + "2") / step_name(0), {s});
+        for (size_t k = 0; k < x.size(); ++k) {
+            const double want = 0.75 * static_cast<double>(memory[i][k]) +
+                                0.25 * static_cast<double>(memory[table.size() + i][k]);
+            if (x[k] == static_cast<float>(want)) continue;
+            FAIL_CHECK(table[i].name << " element " << k);
+            break;
+        }
+    }
+    CHECK(read_info(fs::path(mean) / step_name(0)).extra.count("weights_only") == 1);
+    CHECK(test::run(program + "export --checkpoint " + mean + " --out " + out + "m").code == 0);
+    CHECK(test::run(program + "average --weights 1 --out " + mean + "x " + at + " " + at).code ==
+          2);
+    CHECK(test::run(program + "average --ema 1 --out " + mean + "x " + at).code == 2);
+    CHECK(test::run(program + "average --out " + mean + " " + at).code == 2);
     // from the folder of the imported weights, in several files
     ran = test::run(program + "export --max-shard-bytes 100000 --checkpoint " + back + " --out " +
                     out + "2");
