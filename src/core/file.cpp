@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/io_error.h"
 
 namespace vt {
 
 void raise_errno(std::string_view doing, const fs::path& path, std::string hint) {
     const int err = errno;
-    raise(Fault::kSystem, fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(err)),
-          std::move(hint));
+    throw IoError(err, fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(err)),
+                  std::move(hint), Where::here());
 }
 
 Fd::~Fd() {
