@@ -2,6 +2,7 @@
 // Dataset: many shards as sources of numbered samples.
 // Floor 3.
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fcntl.h>
@@ -15,7 +16,9 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/io_error.h"
 #include "core/log.h"
+#include "data/agree.h"
 #include "data/index.h"
 #include "data/loader.h"
 #include "data/shard_read.h"
@@ -58,6 +61,12 @@ std::vector<fs::path> expand_globs(const std::string& pattern, const fs::path& b
 
 namespace {
 
+// Shared with a reader that may be left behind in a call on it, so it has its own path.
+struct Opened {
+    Fd fd;
+    fs::path path;
+};
+
 // Open descriptors, so that a sample costs no open(); bounded, since a data set may have more
 // shards than a process may have files. The oldest is forgotten first; readers that still hold it
 // keep it open.
@@ -70,13 +79,16 @@ class OpenFiles {
         ring_.assign(std::min(limit_, files), kNone);
     }
 
-    std::shared_ptr<const Fd> get(size_t file, const fs::path& path, const FileStamp& stamp) {
+    std::shared_ptr<const Opened> get(size_t file, const fs::path& path, const FileStamp& stamp,
+                                      ReadWatch* watch) {
         {
             const std::lock_guard lock(mutex_);
             if (open_[file]) return open_[file];
         }
         // opened outside the lock: a slow server must not hold up readers of other files
-        auto fd = std::make_shared<const Fd>(open_shard(path, stamp));
+        const auto fd = std::make_shared<Opened>();
+        fd->path = path;
+        fd->fd = open_shard(fd->path, stamp, watch);
         const std::lock_guard lock(mutex_);
         if (open_[file]) return open_[file];
         size_t& slot = ring_[next_];
@@ -87,80 +99,58 @@ class OpenFiles {
         return fd;
     }
 
+    // The next get() opens it anew.
+    void forget(size_t file, const std::shared_ptr<const Opened>& fd) {
+        const std::lock_guard lock(mutex_);
+        if (open_[file] == fd) open_[file].reset();
+    }
+
   private:
     static constexpr size_t kNone = SIZE_MAX;
     std::mutex mutex_;
-    std::vector<std::shared_ptr<const Fd>> open_;  // by file
-    std::vector<size_t> ring_;                     // files in order of opening
+    std::vector<std::shared_ptr<const Opened>> open_;  // by file
+    std::vector<size_t> ring_;                         // files in order of opening
     size_t limit_ = 0, next_ = 0;
 };
 
 struct File {
     fs::path path;
-    ShardIndex index;
+    ShardIndex index;  // of all but the first file, facts hold sizes only
 };
 
 struct Source {
     double weight = 1;
+    std::string name;
     std::vector<size_t> files;   // into the list of all files
     std::vector<int64_t> begin;  // first sample of each, and one past the last
 };
 
-std::string show(const std::vector<double>& v) {
-    std::string out = "(";
-    for (size_t i = 0; i < v.size() && i < 4; ++i) out += fmt::format("{}{}", i ? ", " : "", v[i]);
-    return out + (v.size() > 4 ? ", ...)" : ")");
-}
-
-// The first fact on which two shards differ, or "".
-std::string difference(const LatentFacts& a, const LatentFacts& b) {
-    const auto differ = [](const char* name, const auto& x, const auto& y) {
-        return fmt::format("{}: {} and {}", name, x, y);
-    };
-    const auto entry = [](const char* name, const std::vector<double>& x,
-                          const std::vector<double>& y) {
-        size_t c = 0;
-        while (c < x.size() && c < y.size() && x[c] == y[c]) ++c;
-        return fmt::format("{}: {} and {}, first in channel {}", name, show(x), show(y), c);
-    };
-    if (a.codec != b.codec) return differ("codec", a.codec, b.codec);
-    if (a.channels != b.channels) return differ("channels", a.channels, b.channels);
-    if (a.scale != b.scale) {
-        return fmt::format("scale: {}x{}x{} and {}x{}x{}", a.scale[0], a.scale[1], a.scale[2],
-                           b.scale[0], b.scale[1], b.scale[2]);
-    }
-    if (a.normalised != b.normalised) return differ("normalised", a.normalised, b.normalised);
-    if (a.mean != b.mean) return entry("mean", a.mean, b.mean);
-    if (a.std != b.std) return entry("std", a.std, b.std);
-    if (a.text_encoder != b.text_encoder) {
-        return differ("text_encoder", a.text_encoder, b.text_encoder);
-    }
-    if (a.text_dim != b.text_dim) return differ("text_dim", a.text_dim, b.text_dim);
-    if (a.text_len != b.text_len) return differ("text_len", a.text_len, b.text_len);
-    if (a.fps != b.fps) return differ("fps", a.fps, b.fps);
-    return {};
-}
-
-// Shards may store the same embedding at different widths, so bfloat16's roundoff is allowed
-// (twice: it may have been rounded by way of another format).
-bool same_text(const std::vector<float>& a, const std::vector<float>& b) {
-    if (a.size() != b.size()) return false;
-    const auto tol = static_cast<float>(2 * unit_roundoff(DType::kBF16));
-    for (size_t i = 0; i < a.size(); ++i) {
-        if (std::fabs(a[i] - b[i]) > tol * std::max(std::fabs(a[i]), std::fabs(b[i]))) return false;
-    }
-    return true;
+// 100,000 shards need not keep 100,000 copies of what they agree on.
+void drop_copies(ShardIndex& x) {
+    LatentFacts sizes;
+    sizes.channels = x.facts.channels;
+    sizes.text_dim = x.facts.text_dim;
+    sizes.text_len = x.facts.text_len;
+    x.facts = std::move(sizes);
+    x.empty_text = {};
 }
 
 class ShardSet final : public Dataset {
   public:
     ShardSet(std::vector<File> files, std::vector<Source> sources)
-        : files_(std::move(files)), sources_(std::move(sources)), open_(files_.size()) {}
+        : files_(std::move(files)), sources_(std::move(sources)), open_(files_.size()) {
+        std::set<std::array<int64_t, 4>> shapes;
+        for (const File& f : files_) shapes.insert(f.index.shape);
+        shapes_.assign(shapes.begin(), shapes.end());
+        fingerprint_ = compute_fingerprint();
+        for (size_t i = 1; i < files_.size(); ++i) drop_copies(files_[i].index);
+    }
 
     const LatentFacts& facts() const override { return files_.front().index.facts; }
     int num_sources() const override { return static_cast<int>(sources_.size()); }
     int64_t source_size(int source) const override { return at(source).begin.back(); }
     double source_weight(int source) const override { return at(source).weight; }
+    std::string source_name(int source) const override { return at(source).name; }
 
     Sample sample(int source, int64_t index) const override {
         const Source& s = at(source);
@@ -174,24 +164,115 @@ class ShardSet final : public Dataset {
     }
 
     std::string sample_id(int source, int64_t index) const override {
+        return sample_id_watched(source, index, nullptr);
+    }
+    std::string sample_id_watched(int source, int64_t index, ReadWatch* watch) const override {
         const Sample s = sample(source, index);
-        const File& f = file(s);
-        return read_id(*fd(s), f.path, f.index, s.row);
+        const auto opened = open(s, watch);
+        return read_id(opened->fd, opened->path, file(s).index, s.row, watch);
     }
 
     std::string caption(int source, int64_t index) const override {
         const Sample s = sample(source, index);
+        const auto opened = open(s, nullptr);
+        return read_caption(opened->fd, opened->path, file(s).index, s.row);
+    }
+
+    std::vector<std::array<int64_t, 4>> shapes() const override { return shapes_; }
+    uint64_t fingerprint() const override { return fingerprint_; }
+
+    void read(int source, int64_t index, Tensor latent, Tensor text) const override {
+        read_watched(source, index, latent, text, nullptr);
+    }
+
+    void read_watched(int source, int64_t index, Tensor latent, Tensor text,
+                      ReadWatch* watch) const override {
+        const Sample s = sample(source, index);
         const File& f = file(s);
-        return read_caption(*fd(s), f.path, f.index, s.row);
+        if (watch != nullptr) watch->look_at(f.path.native());
+        std::shared_ptr<const Opened> o;
+        const auto fault = [&](const std::string& why, int number) {
+            if (o) open_.forget(static_cast<size_t>(s.file), o);
+            return FileFault(why, s.file, f.index.count, number);
+        };
+        try {
+            o = open(s, watch);
+            read_twice(*o, f, s.row, latent, text, watch);
+        } catch (const IoError& e) {
+            // the machine's limits say nothing of the file
+            if (e.number() == EMFILE || e.number() == ENFILE || e.number() == ENOMEM) throw;
+            throw fault(e.message(), e.number());
+        } catch (const Error& e) {
+            if (e.fault() != Fault::kData) throw;
+            if (!o) throw fault(e.message(), 0);
+            if (changed(*o, f, watch)) {
+                throw fault(e.message() + " (the file changed while the run reads it)", 0);
+            }
+            throw;
+        }
     }
 
-    std::vector<std::array<int64_t, 4>> shapes() const override {
-        std::set<std::array<int64_t, 4>> out;
-        for (const File& f : files_) out.insert(f.index.shape);
-        return {out.begin(), out.end()};
+    std::vector<ShardOf> shards() const {
+        std::vector<ShardOf> out;
+        for (const Source& s : sources_) {
+            for (const size_t i : s.files)
+                out.push_back({&files_[i].path, &s.name, &files_[i].index});
+        }
+        return out;
     }
 
-    uint64_t fingerprint() const override {
+    void read_empty_text(Tensor text) const override {
+        const LatentFacts& f = facts();
+        const std::vector<float>& from = files_.front().index.empty_text;
+        VT_CHECK((text.shape == Shape{f.text_len, f.text_dim}), "text is {}", text.shape.str());
+        VT_CHECK(text.dtype == DType::kF32 || text.dtype == DType::kBF16, "text is {}",
+                 name_of(text.dtype));
+        std::memset(text.data, 0, static_cast<size_t>(text.bytes()));
+        if (text.dtype == DType::kF32) {
+            std::copy(from.begin(), from.end(), text.as<float>());
+        } else {
+            std::transform(from.begin(), from.end(), text.as<bf16>(), to_bf16);
+        }
+    }
+
+  private:
+    const Source& at(int source) const {
+        VT_CHECK(0 <= source && source < num_sources(), "source {} of {}", source, num_sources());
+        return sources_[static_cast<size_t>(source)];
+    }
+    const File& file(const Sample& s) const { return files_[static_cast<size_t>(s.file)]; }
+    std::shared_ptr<const Opened> open(const Sample& s, ReadWatch* watch) const {
+        return open_.get(static_cast<size_t>(s.file), file(s).path, file(s).index.stamp, watch);
+    }
+
+    static bool changed(const Opened& o, const File& f, ReadWatch* watch) {
+        FileStamp now;
+        watched(watch, [&] { now = stamp_of(o.fd, o.path); });
+        return now != f.index.stamp;
+    }
+
+    // Wrong bytes of a file that did not change may have come about on the way: they are asked for
+    // once more, past the page cache.
+    static void read_twice(const Opened& o, const File& f, int64_t row, Tensor latent, Tensor text,
+                           ReadWatch* watch) {
+        try {
+            return read_sample(o.fd, o.path, f.index, row, latent, text, watch);
+        } catch (const Error& e) {
+            if (e.fault() != Fault::kData || changed(o, f, watch)) throw;
+        }
+        const ShardIndex& x = f.index;
+        const int64_t bytes = x.latent_elements() * size_of(x.latent_type);
+        watched(watch, [&] {
+            ::posix_fadvise(o.fd.get(), x.latents.offset + row * bytes, bytes, POSIX_FADV_DONTNEED);
+        });
+        read_sample(o.fd, o.path, x, row, latent, text, watch);
+        warn(
+            "{}, row {}: the first read gave wrong bytes, the second the right ones: is the "
+            "memory or the network to be trusted?",
+            o.path.string(), row);
+    }
+
+    uint64_t compute_fingerprint() const {
         Xxh3Stream h;
         const auto value = [&](const auto& v) { h.update(&v, sizeof v); };
         const auto text = [&](const std::string& s) {
@@ -229,38 +310,10 @@ class ShardSet final : public Dataset {
         return h.digest();
     }
 
-    void read(int source, int64_t index, Tensor latent, Tensor text) const override {
-        const Sample s = sample(source, index);
-        const File& f = file(s);
-        read_sample(*fd(s), f.path, f.index, s.row, latent, text);
-    }
-
-    void read_empty_text(Tensor text) const override {
-        const LatentFacts& f = facts();
-        const std::vector<float>& from = files_.front().index.empty_text;
-        VT_CHECK((text.shape == Shape{f.text_len, f.text_dim}), "text is {}", text.shape.str());
-        VT_CHECK(text.dtype == DType::kF32 || text.dtype == DType::kBF16, "text is {}",
-                 name_of(text.dtype));
-        std::memset(text.data, 0, static_cast<size_t>(text.bytes()));
-        if (text.dtype == DType::kF32) {
-            std::copy(from.begin(), from.end(), text.as<float>());
-        } else {
-            std::transform(from.begin(), from.end(), text.as<bf16>(), to_bf16);
-        }
-    }
-
-  private:
-    const Source& at(int source) const {
-        VT_CHECK(0 <= source && source < num_sources(), "source {} of {}", source, num_sources());
-        return sources_[static_cast<size_t>(source)];
-    }
-    const File& file(const Sample& s) const { return files_[static_cast<size_t>(s.file)]; }
-    std::shared_ptr<const Fd> fd(const Sample& s) const {
-        return open_.get(static_cast<size_t>(s.file), file(s).path, file(s).index.stamp);
-    }
-
     std::vector<File> files_;
     std::vector<Source> sources_;
+    std::vector<std::array<int64_t, 4>> shapes_;
+    uint64_t fingerprint_ = 0;
     mutable OpenFiles open_;
 };
 
@@ -311,7 +364,7 @@ std::unique_ptr<Dataset> Dataset::open(const std::vector<SourceSpec>& specs,
     std::vector<fs::path> empty;
     size_t at = 0;
     for (const SourceSpec& spec : specs) {
-        Source source{.weight = spec.weight, .files = {}, .begin = {0}};
+        Source source{.weight = spec.weight, .name = spec.name, .files = {}, .begin = {0}};
         for (size_t i = 0; i < spec.files.size(); ++i, ++at) {
             ShardIndex& x = *got[at].index;
             if (x.count == 0) {
@@ -332,21 +385,45 @@ std::unique_ptr<Dataset> Dataset::open(const std::vector<SourceSpec>& specs,
         warn("{} shard{} without samples skipped, the first is {}", empty.size(),
              empty.size() > 1 ? "s" : "", empty.front().string());
     }
-    const File& first = files.front();
-    for (const File& f : files) {
-        std::string why = difference(first.index.facts, f.index.facts);
-        if (why.empty() && !same_text(first.index.empty_text, f.index.empty_text)) {
-            why = "the empty caption's embedding";
-        }
-        if (!why.empty()) {
-            raise(
-                Fault::kData,
-                fmt::format("{} and {} disagree on {}", first.path.string(), f.path.string(), why),
-                "latents of one run come from one codec, statistics and text encoder: encode "
-                "again, or leave one out");
-        }
+    std::vector<ShardOf> all;
+    for (const Source& source : sources) {
+        for (const size_t i : source.files)
+            all.push_back({&files[i].path, &source.name, &files[i].index});
     }
+    require_agreement(all);
+    warn_twice(all);
     return std::make_unique<ShardSet>(std::move(files), std::move(sources));
+}
+
+FileFault::FileFault(std::string message, int32_t file, int64_t samples, int number)
+    : Error(number == 0 || number == ENOENT || number == ENOTDIR || number == EACCES ||
+                    number == EPERM || number == ELOOP || number == EISDIR || number == ENAMETOOLONG
+                ? Fault::kData
+                : Fault::kSystem,
+            std::move(message), {}, Where::here()),
+      file_(file),
+      samples_(samples) {}
+
+std::string Dataset::source_name(int source) const {
+    return fmt::format("source {}", source);
+}
+
+void Dataset::read_watched(int source, int64_t index, Tensor latent, Tensor text,
+                           ReadWatch* /*watch*/) const {
+    read(source, index, latent, text);
+}
+
+std::string Dataset::sample_id_watched(int source, int64_t index, ReadWatch* /*watch*/) const {
+    return sample_id(source, index);
+}
+
+void check_held_out(const Dataset& train, const Dataset& valid) {
+    const auto* a = dynamic_cast<const ShardSet*>(&train);
+    const auto* b = dynamic_cast<const ShardSet*>(&valid);
+    VT_CHECK(a != nullptr && b != nullptr, "these data sets have no shards");
+    const std::vector<ShardOf> trained = a->shards(), held_out = b->shards();
+    require_agreement({trained.front(), held_out.front()});  // each agrees with its own others
+    warn_leak(trained, held_out);
 }
 
 }  // namespace vt

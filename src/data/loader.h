@@ -6,15 +6,20 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/arena.h"
+#include "core/check.h"
 #include "core/tensor.h"
+#include "data/ledger.h"
 #include "data/shard.h"
 
 namespace vt {
+
+class ReadWatch;
 
 /// Files that match `pattern` (*, ?, [abc]; relative to base_dir unless absolute), sorted by bytes.
 /// kUser naming the pattern when nothing matches or it names a folder.
@@ -34,6 +39,21 @@ struct SourceSpec {               // one entry of data.train
     std::string name;             // as the config spells it, for messages
 };
 
+// A shard that fails as a whole: it vanished, changed, was cut or forbidden, or its file system
+// does not answer. kSystem where a restart may help, else kData.
+class FileFault : public Error {
+  public:
+    /// number: the errno, 0 if the file is there but not the one that was indexed.
+    FileFault(std::string message, int32_t file, int64_t samples, int number);
+    [[nodiscard]] int32_t file() const noexcept { return file_; }  // Dataset::Sample::file
+    [[nodiscard]] int64_t samples() const noexcept { return samples_; }
+    [[nodiscard]] bool may_pass() const noexcept { return fault() == Fault::kSystem; }
+
+  private:
+    int32_t file_;
+    int64_t samples_;  // that the index knows in it
+};
+
 // Every sample of every source, from the shards' indexes (built by the limited child process and
 // cached; no payload is read). Missing, truncated, mixed or contradictory shards: kUser or kData
 // naming the file and the fix.
@@ -51,6 +71,7 @@ class Dataset {
     [[nodiscard]] virtual int num_sources() const = 0;
     [[nodiscard]] virtual int64_t source_size(int source) const = 0;  // samples
     [[nodiscard]] virtual double source_weight(int source) const = 0;
+    [[nodiscard]] virtual std::string source_name(int source) const;  // for messages
     [[nodiscard]] virtual Sample sample(int source, int64_t index) const = 0;
     [[nodiscard]] virtual std::string sample_id(int source, int64_t index) const = 0;
     [[nodiscard]] virtual std::string caption(int source, int64_t index) const = 0;
@@ -63,9 +84,19 @@ class Dataset {
     /// to the tensors' dtypes (f32 or bf16), checksum and finiteness verified. Thread-safe. kData
     /// names file, row and reason.
     virtual void read(int source, int64_t index, Tensor latent, Tensor text) const = 0;
+    /// read() and sample_id() as a reader under watch does them: FileFault where it is not the
+    /// sample but its file that is bad, ReadWatch::Left (see there) if left behind meanwhile.
+    virtual void read_watched(int source, int64_t index, Tensor latent, Tensor text,
+                              ReadWatch* watch) const;
+    [[nodiscard]] virtual std::string sample_id_watched(int source, int64_t index,
+                                                        ReadWatch* watch) const;
     /// The embedding of the empty caption, zero-padded to (text_len, text_dim).
     virtual void read_empty_text(Tensor text) const = 0;
 };
+
+/// A validation set beside its training set: kData naming a file of each where they were encoded
+/// differently; warns where validation samples are training samples. Both from Dataset::open.
+void check_held_out(const Dataset& train, const Dataset& valid);
 
 // One training draw. The ordinal is the count of samples consumed since step 0 and keys the draw's
 // noise, timestep and caption drop.
@@ -78,7 +109,10 @@ struct Draw {
 /// Blocks of 65,536 draws, m_d of each by largest remainder, keyed
 /// permutation of the block, each source through its own keyed epoch permutation. Pure. With more
 /// than one source a call counts through the block so far (milliseconds); Loader remembers instead.
-[[nodiscard]] Draw draw_at(const Dataset& data, uint64_t seed, uint64_t ordinal);
+/// `origin` is the ordinal with which the order of this data set began (0 unless the data changed
+/// during the run): blocks and epochs are counted from there.
+[[nodiscard]] Draw draw_at(const Dataset& data, uint64_t seed, uint64_t ordinal,
+                           uint64_t origin = 0);
 /// Pure in (seed, ordinal).
 [[nodiscard]] bool caption_dropped(uint64_t seed, uint64_t ordinal, double probability);
 
@@ -114,6 +148,12 @@ struct BatchRamp {
     [[nodiscard]] int64_t batch_at(uint64_t cursor, int64_t whole) const;
 };
 
+// How often a read is tried before its file counts as bad; the pauses between tries double.
+struct RetryOptions {
+    int tries = 6;
+    double pause_s = 0.1;  // the first: 3.1 s in all
+};
+
 struct LoaderOptions {
     uint64_t seed = 1;
     int64_t global_batch_size = 1, micro_batch_size = 1;  // the whole batch, after the ramp
@@ -121,13 +161,20 @@ struct LoaderOptions {
     [[nodiscard]] int64_t batch_at(uint64_t cursor) const {
         return ramp.batch_at(cursor, global_batch_size);
     }
+    uint64_t origin = 0;  // see draw_at; at most the cursor
     double cfg_dropout_prob = 0;
     int reader_threads = 2;
-    int64_t max_bad_samples = 16;  // beyond this many different ones in a run: kData
+    int prefetch_steps = 2;
+    int64_t max_bad_samples = 16;    // more different ones in the whole run: kData
+    BadLedger met{};                 // those met before `cursor`
+    bool replace_bad_files = false;  // else the first bad file ends the run
+    RetryOptions retry{};
+    double stall_warn_s = 30;  // a read that takes longer is reported
+    double leave_after_s = 2;  // the destructor leaves readers behind that are stuck for longer
 };
 
-// Reads one step ahead in the background. Buffers (two steps' worth) come from an arena of category
-// kData; memory inside a step is not allocated.
+// Reads some steps ahead in the background. Buffers (prefetch_steps + 1 steps' worth) come from an
+// arena of category kData; memory inside a step is not allocated.
 class Loader {
   public:
     /// On a measuring arena: declares the buffers only; next() must not be called.
@@ -135,13 +182,19 @@ class Loader {
     ~Loader();
     Loader(const Loader&) = delete;
     Loader& operator=(const Loader&) = delete;
-    /// The next step's data; valid until the next call. Waits if the reader is behind; seconds
-    /// waited are added to *wait. Reader errors are rethrown here.
+    /// The next step's data; valid until the next call. Waits if the readers are behind, and says
+    /// so on stderr where the file system keeps them; seconds waited are added to *wait. What is
+    /// wrong with the step's data is counted, said or thrown here, the same after n steps whatever
+    /// the threads did before.
     const StepBatch& next(double* wait);
+    /// The same, but null if the data is not there and stop() is true.
+    const StepBatch* next_unless(const std::function<bool()>& stop, double* wait);
+    /// LoaderOptions::met and what the steps given so far added.
+    [[nodiscard]] BadLedger ledger() const;
 
   private:
     struct Impl;
-    std::unique_ptr<Impl> impl_;
+    std::shared_ptr<Impl> impl_;  // shared with readers that are left behind
 };
 
 }  // namespace vt

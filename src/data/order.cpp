@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/rng.h"
 
 namespace vt {
@@ -40,6 +41,20 @@ std::vector<int64_t> block_counts(const Dataset& data) {
     return counts;
 }
 
+void warn_unseen(const Dataset& data) {
+    const std::vector<int64_t> counts = block_counts(data);
+    double total = 0;
+    for (int s = 0; s < data.num_sources(); ++s) total += data.source_weight(s);
+    for (int s = 0; s < data.num_sources(); ++s) {
+        if (counts[static_cast<size_t>(s)] > 0) continue;
+        warn(
+            "data source '{}' is never drawn: its weight {} is {:.2g} of {}, less than one in "
+            "{} draws; give it a larger weight or leave it out",
+            data.source_name(s), data.source_weight(s), data.source_weight(s) / total, total,
+            kBlockDraws);
+    }
+}
+
 namespace {
 
 // The source that owns place `place` of the block's permuted line.
@@ -50,10 +65,11 @@ int32_t owner(const std::vector<int64_t>& counts, uint64_t place) {
     return d;
 }
 
-Draw draw_of(const Dataset& data, uint64_t seed, uint64_t ordinal, int32_t source, int64_t owned,
-             uint64_t rank) {
+// The draw that is number `rank` of those its source owns in `block`.
+Draw draw_of(const Dataset& data, uint64_t seed, uint64_t ordinal, uint64_t block, int32_t source,
+             int64_t owned, uint64_t rank) {
     const auto size = static_cast<uint64_t>(data.source_size(source));
-    const uint64_t number = ordinal / kBlockDraws * static_cast<uint64_t>(owned) + rank;
+    const uint64_t number = block * static_cast<uint64_t>(owned) + rank;
     const uint64_t epoch = number / size;
     const uint64_t id = (static_cast<uint64_t>(source) << 40) | epoch;
     return {.ordinal = ordinal,
@@ -64,15 +80,17 @@ Draw draw_of(const Dataset& data, uint64_t seed, uint64_t ordinal, int32_t sourc
 
 }  // namespace
 
-BlockOrder::BlockOrder(const Dataset& data, uint64_t seed, Tensor table)
-    : data_(data), seed_(seed), table_(table), counts_(block_counts(data)) {
+BlockOrder::BlockOrder(const Dataset& data, uint64_t seed, Tensor table, uint64_t origin)
+    : data_(data), seed_(seed), origin_(origin), table_(table), counts_(block_counts(data)) {
     VT_CHECK(!needs_table(data) || (table.data != nullptr && table.numel() == int64_t{kBlockDraws}),
              "a mixture needs a table of {} entries", kBlockDraws);
 }
 
 Draw BlockOrder::at(uint64_t ordinal) {
-    const uint64_t offset = ordinal % kBlockDraws, block = ordinal / kBlockDraws;
-    if (!needs_table(data_)) return draw_of(data_, seed_, ordinal, 0, counts_[0], offset);
+    VT_CHECK(ordinal >= origin_, "draw {} of an order from {} on", ordinal, origin_);
+    const uint64_t offset = (ordinal - origin_) % kBlockDraws;
+    const uint64_t block = (ordinal - origin_) / kBlockDraws;
+    if (!needs_table(data_)) return draw_of(data_, seed_, ordinal, block, 0, counts_[0], offset);
     int64_t* table = table_.as<int64_t>();  // source << 32 | rank
     if (block != block_) {
         std::vector<int64_t> seen(counts_.size(), 0);
@@ -84,21 +102,25 @@ Draw BlockOrder::at(uint64_t ordinal) {
         block_ = block;
     }
     const auto source = static_cast<int32_t>(table[offset] >> 32);
-    return draw_of(data_, seed_, ordinal, source, counts_[static_cast<size_t>(source)],
+    return draw_of(data_, seed_, ordinal, block, source, counts_[static_cast<size_t>(source)],
                    static_cast<uint64_t>(table[offset]) & 0xffffffffU);
 }
 
-Draw draw_at(const Dataset& data, uint64_t seed, uint64_t ordinal) {
+Draw draw_at(const Dataset& data, uint64_t seed, uint64_t ordinal, uint64_t origin) {
+    VT_CHECK(ordinal >= origin, "draw {} of an order from {} on", ordinal, origin);
     const std::vector<int64_t> counts = block_counts(data);
-    const uint64_t offset = ordinal % kBlockDraws, block = ordinal / kBlockDraws;
-    if (!BlockOrder::needs_table(data)) return draw_of(data, seed, ordinal, 0, counts[0], offset);
+    const uint64_t offset = (ordinal - origin) % kBlockDraws;
+    const uint64_t block = (ordinal - origin) / kBlockDraws;
+    if (!BlockOrder::needs_table(data)) {
+        return draw_of(data, seed, ordinal, block, 0, counts[0], offset);
+    }
     const auto source_at = [&](uint64_t i) {
         return owner(counts, keyed_permutation(seed, Purpose::kMixture, block, kBlockDraws, i));
     };
     const int32_t source = source_at(offset);
     uint64_t rank = 0;
     for (uint64_t i = 0; i < offset; ++i) rank += source_at(i) == source ? 1 : 0;
-    return draw_of(data, seed, ordinal, source, counts[static_cast<size_t>(source)], rank);
+    return draw_of(data, seed, ordinal, block, source, counts[static_cast<size_t>(source)], rank);
 }
 
 bool caption_dropped(uint64_t seed, uint64_t ordinal, double probability) {

@@ -20,13 +20,13 @@ inline constexpr uint64_t kBlockDraws = 65536;
 // set of one source needs no table.
 class BlockOrder {
   public:
-    BlockOrder(const Dataset& data, uint64_t seed, Tensor table);
+    BlockOrder(const Dataset& data, uint64_t seed, Tensor table, uint64_t origin = 0);
     [[nodiscard]] static bool needs_table(const Dataset& data) { return data.num_sources() > 1; }
-    [[nodiscard]] Draw at(uint64_t ordinal);
+    [[nodiscard]] Draw at(uint64_t ordinal);  // not before the origin
 
   private:
     const Dataset& data_;
-    uint64_t seed_;
+    uint64_t seed_, origin_;
     Tensor table_;
     std::vector<int64_t> counts_;  // m_d of each source
     uint64_t block_ = UINT64_MAX;
@@ -35,6 +35,9 @@ class BlockOrder {
 /// How many of each block of 65,536 draws every source owns: its share by weight, rounded by the
 /// largest remainder; ties go to the source named first.
 [[nodiscard]] std::vector<int64_t> block_counts(const Dataset& data);
+
+/// Warns of each source that is never drawn, since its share of a block is under half a draw.
+void warn_unseen(const Dataset& data);
 
 // One step's plan in memory that is used again. Slots are grouped by shape (ascending), in each
 // group by slot, and cut into pieces of at most micro_batch.

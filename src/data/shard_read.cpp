@@ -52,6 +52,7 @@ constexpr int64_t kBlock = 1024;     // floats converted at a time
 struct Stream {
     const Fd& fd;
     const fs::path& path;
+    ReadWatch* watch;
     Xxh3Stream hash;
     bool finite = true;
 
@@ -62,7 +63,9 @@ struct Stream {
         const int64_t width = size_of(stored), per_piece = kPiece / width;
         for (int64_t done = 0; done < n;) {
             const int64_t count = std::min(per_piece, n - done);
-            pread_all(fd, piece.data(), count * width, offset + done * width, path);
+            watched(watch, [&] {
+                pread_all(fd, piece.data(), count * width, offset + done * width, path);
+            });
             hash.update(piece.data(), count * width);
             for (int64_t i = 0; i < count; i += kBlock) {
                 const int64_t m = std::min(kBlock, count - i);
@@ -88,16 +91,18 @@ struct Stream {
 };
 
 std::string read_cut(const Fd& fd, const fs::path& path, const Extent& offsets, const Extent& bytes,
-                     int64_t row) {
+                     int64_t row, ReadWatch* watch) {
     std::array<int64_t, 2> cut{};
-    pread_all(fd, cut.data(), 16, offsets.offset + row * 8, path);
+    const int64_t at = offsets.offset + row * 8;
+    watched(watch, [&] { pread_all(fd, cut.data(), 16, at, path); });
     // the child saw them in order; the file may have changed since
     if (cut[0] < 0 || cut[0] > cut[1] || cut[1] > bytes.bytes) {
         raise(Fault::kData, fmt::format("{}, row {}: string offsets [{}, {}) are out of order",
                                         path.string(), row, cut[0], cut[1]));
     }
     std::string out(static_cast<size_t>(cut[1] - cut[0]), '\0');
-    pread_all(fd, out.data(), cut[1] - cut[0], bytes.offset + cut[0], path);
+    const int64_t begin = bytes.offset + cut[0];
+    watched(watch, [&] { pread_all(fd, out.data(), std::ssize(out), begin, path); });
     return out;
 }
 
@@ -123,9 +128,14 @@ void to_floats(Stored stored, const void* from, int64_t n, float* to) {
     }
 }
 
-Fd open_shard(const fs::path& path, const FileStamp& stamp) {
-    Fd fd = open_read(path);
-    if (stamp_of(fd, path) != stamp) {
+Fd open_shard(const fs::path& path, const FileStamp& stamp, ReadWatch* watch) {
+    Fd fd;
+    FileStamp now;
+    watched(watch, [&] {
+        fd = open_read(path);
+        now = stamp_of(fd, path);
+    });
+    if (now != stamp) {
         raise(Fault::kData, fmt::format("{} is not the file that was indexed", path.string()),
               "shards must not change during a run; start again to index them anew");
     }
@@ -133,7 +143,7 @@ Fd open_shard(const fs::path& path, const FileStamp& stamp) {
 }
 
 void read_sample(const Fd& fd, const fs::path& path, const ShardIndex& x, int64_t row,
-                 Tensor latent, Tensor text) {
+                 Tensor latent, Tensor text, ReadWatch* watch) {
     const LatentFacts& f = x.facts;
     VT_CHECK(0 <= row && row < x.count, "row {} of {}", row, x.count);
     VT_CHECK((latent.shape == Shape{x.shape[0], x.shape[1], x.shape[2], x.shape[3]}),
@@ -142,7 +152,7 @@ void read_sample(const Fd& fd, const fs::path& path, const ShardIndex& x, int64_
     for (const DType t : {latent.dtype, text.dtype}) {
         VT_CHECK(t == DType::kF32 || t == DType::kBF16, "samples are read as {}", name_of(t));
     }
-    Stream in{.fd = fd, .path = path, .hash = {}};
+    Stream in{.fd = fd, .path = path, .watch = watch, .hash = {}};
     const int64_t n = x.latent_elements();
     in.copy(x.latent_type, x.latents.offset + row * n * size_of(x.latent_type), n, latent.data,
             latent.dtype);
@@ -165,14 +175,15 @@ void read_sample(const Fd& fd, const fs::path& path, const ShardIndex& x, int64_
     }
 }
 
-std::string read_id(const Fd& fd, const fs::path& path, const ShardIndex& x, int64_t row) {
+std::string read_id(const Fd& fd, const fs::path& path, const ShardIndex& x, int64_t row,
+                    ReadWatch* watch) {
     VT_CHECK(0 <= row && row < x.count, "row {} of {}", row, x.count);
-    return read_cut(fd, path, x.id_offsets, x.ids, row);
+    return read_cut(fd, path, x.id_offsets, x.ids, row, watch);
 }
 
 std::string read_caption(const Fd& fd, const fs::path& path, const ShardIndex& x, int64_t row) {
     VT_CHECK(0 <= row && row < x.count, "row {} of {}", row, x.count);
-    return read_cut(fd, path, x.caption_offsets, x.captions, row);
+    return read_cut(fd, path, x.caption_offsets, x.captions, row, nullptr);
 }
 
 }  // namespace vt

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The order of draws: whole epochs, exact shares, pure functions.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -8,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "core/check.h"
+#include "core/rng.h"
 #include "data/order.h"
 
 using namespace vt;
@@ -43,8 +45,8 @@ class Fake final : public Dataset {
 struct Order {
     std::vector<int64_t> memory = std::vector<int64_t>(kBlockDraws);
     BlockOrder order;
-    Order(const Dataset& d, uint64_t seed)
-        : order(d, seed, {memory.data(), {int64_t{kBlockDraws}}, DType::kI64}) {}
+    Order(const Dataset& d, uint64_t seed, uint64_t origin = 0)
+        : order(d, seed, {memory.data(), {int64_t{kBlockDraws}}, DType::kI64}, origin) {}
 };
 
 }  // namespace
@@ -215,5 +217,161 @@ TEST_CASE("order: the batch ramp rises in equal steps to the whole batch") {
     CHECK(slow.batch_at(static_cast<uint64_t>(far) / 2, (1 << 20) + 1) == 1 + (1 << 19));
     for (const BatchRamp& bad : {BatchRamp{4, 5, 10}, BatchRamp{17, 1, 10}, BatchRamp{4, 4, 0}}) {
         CHECK_THROWS_AS((void)bad.batch_at(0, 16), Error);
+    }
+}
+
+TEST_CASE("order: after a change of data the order begins anew, the ordinals go on") {
+    const Fake before({10, 1000}, {1, 3}), after({17, 400}, {2, 1});
+    const uint64_t origin = 123'457;
+    Order fresh(after, 5);
+    Order moved(after, 5, origin);
+    for (const uint64_t i : {0U, 1U, 400U, 65'535U, 65'536U, 200'000U}) {
+        const Draw a = fresh.order.at(i), b = moved.order.at(origin + i);
+        CHECK(a.source == b.source);
+        CHECK(a.index == b.index);
+        CHECK(b.ordinal == origin + i);
+        const Draw c = draw_at(after, 5, origin + i, origin);
+        CHECK(c.index == b.index);
+        CHECK(c.ordinal == b.ordinal);
+    }
+    // an epoch of the new data begins right there
+    const Fake one({50}, {1});
+    std::set<int64_t> seen;
+    for (uint64_t i = 0; i < 50; ++i) seen.insert(draw_at(one, 5, origin + i, origin).index);
+    CHECK(seen.size() == 50);
+    CHECK_THROWS_AS((void)draw_at(one, 5, origin - 1, origin), Error);
+    CHECK_THROWS_AS((void)moved.order.at(origin - 1), Error);
+}
+
+TEST_CASE("order: whole epochs and exact shares over sources, sizes and seeds") {
+    struct Mix {
+        std::vector<int64_t> sizes;
+        std::vector<double> weights;
+    };
+    const std::vector<Mix> mixes = {{{1, 2}, {1, 1}},
+                                    {{7, 65'536, 3}, {0.3, 0.3, 0.4}},
+                                    {{40'000, 13, 999, 5, 70'001}, {5, 0.01, 1, 1e-3, 2}},
+                                    {{101, 103}, {1e6, 1}}};
+    for (const Mix& mix : mixes) {
+        const Fake data(mix.sizes, mix.weights);
+        const std::vector<int64_t> counts = block_counts(data);
+        double total = 0;
+        for (const double w : mix.weights) total += w;
+        for (size_t d = 0; d < counts.size(); ++d) {
+            // the largest remainder moves a share by less than one draw
+            CHECK(std::fabs(static_cast<double>(counts[d]) -
+                            mix.weights[d] / total * double{kBlockDraws}) < 1);
+        }
+        CHECK(std::accumulate(counts.begin(), counts.end(), int64_t{0}) == int64_t{kBlockDraws});
+        Order o(data, 31);
+        std::vector<std::vector<int64_t>> drawn(mix.sizes.size());
+        for (uint64_t i = 0; i < 3 * kBlockDraws; ++i) {
+            const Draw d = o.order.at(i);
+            drawn[static_cast<size_t>(d.source)].push_back(d.index);
+        }
+        for (size_t d = 0; d < drawn.size(); ++d) {
+            CHECK(std::ssize(drawn[d]) == 3 * counts[d]);
+            const auto n = static_cast<size_t>(mix.sizes[d]);
+            std::vector<size_t> last(n, SIZE_MAX);  // the epoch that had this sample last
+            bool once = true;
+            for (size_t i = 0; i < drawn[d].size(); ++i) {
+                size_t& epoch = last[static_cast<size_t>(drawn[d][i])];
+                once &= epoch != i / n;
+                epoch = i / n;
+            }
+            CHECK(once);  // no sample twice in an epoch, so each whole epoch has each once
+            if (n >= 100 && drawn[d].size() >= 2 * n) {
+                CHECK(!std::equal(drawn[d].begin(), drawn[d].begin() + std::ssize(last),
+                                  drawn[d].begin() + std::ssize(last)));
+            }
+        }
+    }
+}
+
+TEST_CASE("order: places of a source in a block, and of a sample in an epoch, are uniform") {
+    // 64 bins of 1,024 places; 16,384 of source 1 give 256 a bin. Drawn without replacement, so the
+    // statistic is at most that of 63 degrees of freedom: mean 63, deviation sqrt(126) = 11.2.
+    const auto chi_square = [](const std::vector<int64_t>& bins) {
+        double n = 0, sum = 0;
+        for (const int64_t b : bins) n += static_cast<double>(b);
+        const double each = n / static_cast<double>(bins.size());
+        for (const int64_t b : bins) {
+            const double off = static_cast<double>(b) - each;
+            sum += off * off / each;
+        }
+        return sum;
+    };
+    const double most = 63 + 5 * 11.2;
+    const Fake data({100'000, 4096}, {3, 1});
+    Order o(data, 77);
+    std::vector<int64_t> blocks(64, 0), epochs(64, 0);
+    for (uint64_t i = 0; i < kBlockDraws; ++i) {
+        if (o.order.at(i).source == 1) ++blocks[static_cast<size_t>(i / 1024)];
+    }
+    CHECK(chi_square(blocks) < most);
+    // where 128 of 4,096 samples fall, over 64 epochs: 8,192 places in 64 bins of 128
+    const Fake one({4096}, {1});
+    for (uint64_t epoch = 0; epoch < 64; ++epoch) {
+        for (uint64_t i = 0; i < 4096; ++i) {
+            const Draw d = draw_at(one, 77, epoch * 4096 + i);
+            if (d.index < 128) ++epochs[static_cast<size_t>(i / 64)];
+        }
+    }
+    CHECK(chi_square(epochs) < most);
+    // neighbours in an epoch are no neighbours in the data: of 4,095 pairs about one is
+    int64_t followed = 0;
+    for (uint64_t i = 1; i < 4096; ++i) {
+        followed += draw_at(one, 77, i).index == draw_at(one, 77, i - 1).index + 1 ? 1 : 0;
+    }
+    CHECK(followed <= 8);  // Poisson of mean 1: beyond 8 once in a million
+}
+
+TEST_CASE("order: what a sample is and what is drawn for it are independent") {
+    // Over 65,536 draws the product of two centred uniforms has deviation 1/12 / sqrt(65536): the
+    // correlation of independent ones is below 5 / 256 with five deviations.
+    const Fake data({65'536}, {1});
+    const auto n = static_cast<uint64_t>(65'536);
+    std::array<double, 6> sum{};
+    int64_t dropped_low = 0, low = 0;
+    for (uint64_t i = 0; i < n; ++i) {
+        const double place = static_cast<double>(draw_at(data, 3, i).index) / 65'535 - 0.5;
+        const double time = random_unit(3, Purpose::kTimestep, i, 0) - 0.5;
+        const double drop = random_unit(3, Purpose::kDropCaption, i, 0) - 0.5;
+        const double next = random_unit(3, Purpose::kTimestep, i + 1, 0) - 0.5;
+        const double ordinal = static_cast<double>(i) / 65'535 - 0.5;
+        sum[0] += place * time;
+        sum[1] += place * drop;
+        sum[2] += time * drop;
+        sum[3] += time * next;
+        sum[4] += place * ordinal;
+        sum[5] += drop * ordinal;
+        low += time < 0 ? 1 : 0;
+        dropped_low += time < 0 && caption_dropped(3, i, 0.1) ? 1 : 0;
+    }
+    for (const double s : sum) CHECK(std::fabs(s * 12 / static_cast<double>(n)) < 5.0 / 256);
+    // of the low timesteps a tenth is dropped, within 5 deviations of a binomial
+    const double p = 0.1, m = static_cast<double>(low);
+    CHECK(std::fabs(static_cast<double>(dropped_low) - m * p) < 5 * std::sqrt(m * p * (1 - p)));
+}
+
+TEST_CASE("order: images and videos share steps, whatever divides what") {
+    // 5 shapes over 103 samples; batches that divide neither
+    const Fake data({103}, {1}, 5);
+    for (const int64_t batch : {1, 7, 16, 103, 250}) {
+        std::map<int64_t, int64_t> times;
+        uint64_t cursor = 0;
+        for (; cursor < 1030; cursor += static_cast<uint64_t>(batch)) {
+            int64_t n = 0;
+            for (const MicroPlan& m : plan_step(data, 2, cursor, batch, 3)) {
+                n += std::ssize(m.slots);
+                for (const int64_t slot : m.slots) {
+                    const uint64_t ordinal = cursor + static_cast<uint64_t>(slot);
+                    if (ordinal < 1030) ++times[draw_at(data, 2, ordinal).index];
+                }
+            }
+            CHECK(n == batch);
+        }
+        CHECK(times.size() == 103);
+        for (const auto& [index, count] : times) CHECK(count == 10);
     }
 }
