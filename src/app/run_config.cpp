@@ -102,8 +102,8 @@ void validate(const RunConfig& c, const Origins& origins) {
 
 RunConfig resolve(const std::vector<Setting>& settings) {
     RunConfig config;
-    const Origins origins = apply_settings(fields(config), settings);
-    validate(config, origins);
+    config.origins = apply_settings(fields(config), settings);
+    validate(config, config.origins);
     return config;
 }
 

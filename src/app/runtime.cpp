@@ -9,6 +9,7 @@
 #include "config/toml.h"
 #include "core/log.h"
 #include "cpu/cpu.h"
+#include "data/order.h"
 
 namespace vt {
 
@@ -44,22 +45,23 @@ Runtime::Runtime(const RunConfig& config)
       ops(&backend_for(config.run.device)),
       world(world_of_one()),
       mesh(make_mesh(config.parallel, world->size(), world->rank())) {
-    std::vector<SourceSpec> sources;
-    for (const DataSource& s : config.data.train) {
-        sources.push_back({expand_globs(s.path, ""), s.weight, s.path});
-    }
-    train = Dataset::open(sources);
+    naming_keys(config, {"data.train"}, [&] {
+        std::vector<SourceSpec> sources;
+        for (const DataSource& s : config.data.train) {
+            sources.push_back({expand_globs(s.path, ""), s.weight, s.path});
+        }
+        train = Dataset::open(sources);
+    });
+    warn_unseen(*train);
     if (config.data.valid.empty()) return;
-    std::vector<SourceSpec> held_out;
-    for (const std::string& s : config.data.valid)
-        held_out.push_back({expand_globs(s, ""), 1.0, s});
-    valid = Dataset::open(held_out);
-    if (!(valid->facts() == train->facts())) {
-        raise(Fault::kUser,
-              "data.valid and data.train were encoded differently (codec, statistics or "
-              "text encoder)",
-              "`vtrain data info` prints the facts of both; encode them together");
-    }
+    naming_keys(config, {"data.valid"}, [&] {
+        std::vector<SourceSpec> held_out;
+        for (const std::string& s : config.data.valid) {
+            held_out.push_back({expand_globs(s, ""), 1.0, s});
+        }
+        valid = Dataset::open(held_out);
+        check_held_out(*train, *valid);
+    });
 }
 
 namespace {

@@ -2,8 +2,10 @@
 #include "train/eval.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/log.h"
+#include "data/patient.h"
 #include "ops/ops.h"
 #include "ops/transfer.h"
 
@@ -14,7 +16,8 @@ Validator::Validator(const RunConfig& config, Model& model, const Dataset& data,
       model_(model),
       data_(data),
       memory_(memory),
-      slots_(model, memory, Recompute::kNone, false) {
+      slots_(model, memory, Recompute::kNone, false),
+      stall_(config.data.stall_warn_s) {
     int64_t total = 0;
     for (int s = 0; s < data.num_sources(); ++s) total += data.source_size(s);
     const int64_t want = std::min(config.log.eval_samples, total);
@@ -41,31 +44,57 @@ void Validator::declare() {
     ids_ = memory_.data.alloc("validation ids", {n}, DType::kI64);
 }
 
-void Validator::leave_out_bad() {
+bool Validator::read(const Pick& pick, const Tensor& latent, const Tensor& text,
+                     const std::function<bool()>& stop) {
+    return read_patiently(data_, pick.source, pick.index, latent, text, {}, stall_, stop);
+}
+
+bool Validator::leave_out_bad(const std::function<bool()>& stop) {
     const LatentFacts& f = data_.facts();
     const Tensor text = text_.rows(0, f.text_len * f.text_dim).view({f.text_len, f.text_dim});
     std::vector<Pick> good;
+    struct BadFile {
+        std::string why;
+        int64_t count = 0;
+    };
+    std::map<int32_t, BadFile> bad_files;
+    int64_t bad = 0;
     for (const Pick& p : picks_) {
         const auto& s = p.shape;
         const Tensor latent = x0_.rows(0, s[0] * s[1] * s[2] * s[3]).view({s[0], s[1], s[2], s[3]});
-        try {
-            data_.read(p.source, p.index, latent, text);
-            good.push_back(p);
-        } catch (const Error& e) {
-            warn("validation goes on without a bad sample: {}", e.message());
+        const int32_t file = data_.sample(p.source, p.index).file;
+        if (const auto it = bad_files.find(file); it != bad_files.end()) {
+            ++it->second.count;
+            continue;
         }
+        try {
+            if (!read(p, latent, text, stop)) return false;
+            good.push_back(p);
+        } catch (const FileFault& e) {
+            if (config_.data.on_bad_file == "stop") throw;
+            bad_files[file] = {e.message(), 1};
+        } catch (const Error& e) {
+            if (e.fault() != Fault::kData) throw;
+            warn("validation goes on without bad sample {} of {}: {}", ++bad, picks_.size(),
+                 e.message());
+        }
+    }
+    for (const auto& [file, what] : bad_files) {
+        warn("validation goes on without {} of {} samples, which lie in a bad file: {}", what.count,
+             picks_.size(), what.why);
     }
     if (good.empty()) {
         raise(Fault::kData, "no validation sample is good",
               "`vtrain data verify` names what is wrong");
     }
     picks_ = std::move(good);
+    return true;
 }
 
 std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
                                          const std::function<bool()>& stop) {
     if (!looked_ && x0_.data != nullptr) {
-        leave_out_bad();
+        if (!leave_out_bad(stop)) return std::nullopt;
         looked_ = true;
     }
     const int64_t Q = config_.log.eval_quantiles;
@@ -87,8 +116,15 @@ std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
         const Tensor ids = ids_.rows(0, n);
         for (int64_t i = 0; i < n && x0.data != nullptr; ++i) {
             const Pick& p = picks_[begin + static_cast<size_t>(i)];
-            data_.read(p.source, p.index, x0.rows(i, i + 1).view({s[0], s[1], s[2], s[3]}),
-                       text.rows(i, i + 1).view({f.text_len, f.text_dim}));
+            try {
+                if (!read(p, x0.rows(i, i + 1).view({s[0], s[1], s[2], s[3]}),
+                          text.rows(i, i + 1).view({f.text_len, f.text_dim}), stop)) {
+                    return std::nullopt;
+                }
+            } catch (const Error& e) {
+                warn("this validation is left out, since a sample of it went bad: {}", e.message());
+                return std::nullopt;
+            }
         }
         for (int64_t q = 0; q < Q; ++q) {
             if (stop()) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "data/watch.h"
 #include "train/step.h"
 
 namespace vt {
@@ -27,7 +28,9 @@ class Validator {
     void declare();
 
     /// The first call with memory reads every sample; bad ones are named and left out for the whole
-    /// run (kData if none is left). Sample i, quantile q of Q: sigma = the training distribution's
+    /// run (kData if none is left; a whole bad file ends the run where data.on_bad_file says so).
+    /// A later call that meets a bad one warns and gives nullopt, since a mean over fewer samples
+    /// would not compare. Sample i, quantile q of Q: sigma = the training distribution's
     /// quantile (q + 1/2) / Q, noise = Philox(seed, kValid, i Q + q). No caption is dropped.
     /// nullopt if stop() turned true meanwhile.
     [[nodiscard]] std::optional<EvalResult> run(const Ctx& ctx, const Weights& weights,
@@ -35,13 +38,16 @@ class Validator {
     [[nodiscard]] int64_t samples() const { return static_cast<int64_t>(picks_.size()); }
 
   private:
-    void leave_out_bad();
     struct Pick {
         int32_t source;
         int64_t index;
         std::array<int64_t, 4> shape;
         int64_t number;  // i of the noise id
     };
+    /// Both false if stop() turned true first.
+    [[nodiscard]] bool read(const Pick& pick, const Tensor& latent, const Tensor& text,
+                            const std::function<bool()>& stop);
+    [[nodiscard]] bool leave_out_bad(const std::function<bool()>& stop);
     const RunConfig& config_;
     Model& model_;
     const Dataset& data_;
@@ -49,7 +55,8 @@ class Validator {
     BatchSlots slots_;
     std::vector<Pick> picks_;  // grouped by shape
     bool looked_ = false;      // every pick has been read once
-    Tensor x0_, text_, ids_;   // flat, large enough for every shape
+    StallReport stall_;
+    Tensor x0_, text_, ids_;  // flat, large enough for every shape
 };
 
 }  // namespace vt

@@ -18,7 +18,7 @@ struct Interval {
     int64_t skipped = 0, not_finite = 0;  // of the steps: without an update; for that reason
     double loss = 0;                      // sum over the interval's steps that had one
     double roof = 0;                      // flop/s, measured once
-    int64_t bad = 0;                      // samples replaced since the start of this process
+    int64_t bad = 0;                      // samples replaced in the whole run
     void restart() {
         begin = seconds_now();
         wait = outside = flop = loss = 0;

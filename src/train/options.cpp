@@ -79,10 +79,29 @@ std::vector<Field> fields(DataOptions& o) {
          .help = "Threads that read and check samples ahead of the step.",
          .min = 1,
          .max = 256},
+        {.key = "data.prefetch_steps",
+         .target = &o.prefetch_steps,
+         .help = "Steps whose samples are read ahead; each takes the memory of one more step's "
+                 "data.",
+         .min = 1,
+         .max = 64},
         {.key = "data.max_bad_samples",
          .target = &o.max_bad_samples,
-         .help = "Bad samples that are replaced, named and counted before the run ends.",
+         .help = "Different bad samples that are replaced, named and counted, over all restarts, "
+                 "before the run ends. 0: the first ends it.",
          .min = 0},
+        {.key = "data.on_bad_file",
+         .target = &o.on_bad_file,
+         .help = "When a whole shard fails during the run (gone, changed, cut, forbidden, or I/O "
+                 "errors that last for seconds): save and stop, or replace its samples by others "
+                 "of their shape and source.",
+         .choices = {"stop", "replace"}},
+        {.key = "data.stall_warn_s",
+         .target = &o.stall_warn_s,
+         .help = "Seconds after which a read that does not come back is reported; training waits "
+                 "for it.",
+         .min = 0,
+         .min_exclusive = true},
         {.key = "data.on_change",
          .target = &o.on_change,
          .help = "When the data set differs from the checkpoint's: refuse to resume, or begin a "
@@ -129,6 +148,22 @@ std::vector<Field> fields(LogOptions& o) {
          .help = "Classifier-free guidance of these samples. 1 or less: none.",
          .min = 0},
     };
+}
+
+void naming_keys(const RunConfig& c, const std::vector<std::string>& keys,
+                 const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error& e) {
+        if (e.fault() != Fault::kUser && e.fault() != Fault::kData) throw;
+        for (const std::string& key : keys) {
+            const auto it = c.origins.find(key);
+            if (it == c.origins.end()) continue;
+            throw Error(e.fault(), fmt::format("{}: {}: {}", it->second.text, key, e.message()),
+                        e.hint(), Where::here());
+        }
+        throw;
+    }
 }
 
 std::vector<Field> fields(RunConfig& c) {

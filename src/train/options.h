@@ -2,6 +2,8 @@
 // [run], [data] and [log]: what the loop itself is told. Floor 6.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,10 @@ struct DataOptions {
     int64_t micro_batch_size = 1;
     std::vector<int64_t> rampup_batch_size;  // empty, or start, increment, samples
     int64_t reader_threads = 2;
+    int64_t prefetch_steps = 2;
     int64_t max_bad_samples = 16;
+    std::string on_bad_file = "stop";  // stop | replace
+    double stall_warn_s = 30;
     std::string on_change = "refuse";  // refuse | new_epoch
 };
 [[nodiscard]] std::vector<Field> fields(DataOptions& o);
@@ -63,7 +68,13 @@ struct RunConfig {
     CheckpointOptions checkpoint;
     HealthOptions health;
     LogOptions log;
+    std::map<std::string, Origin> origins{};  // where each key that was set was set, for messages
 };
+/// work(); what it refuses as the user's fault or a data file's gets the place in front where the
+/// first of `keys` that was set stands: "run.toml:12: ...".
+void naming_keys(const RunConfig& c, const std::vector<std::string>& keys,
+                 const std::function<void()>& work);
+
 /// All rows of all sections, keys with their section in front ("optim.lr").
 [[nodiscard]] std::vector<Field> fields(RunConfig& c);
 

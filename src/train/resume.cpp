@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Where a run begins: its own newest checkpoint, a path, or nothing; what of it may be adopted.
 // Floor 6.
+#include <charconv>
 #include <fmt/format.h>
 #include <map>
 
@@ -8,6 +9,7 @@
 #include "core/log.h"
 #include "model/diffusers.h"
 #include "model/registry.h"
+#include "train/interval.h"
 #include "train/trainer.h"
 
 namespace vt {
@@ -30,6 +32,18 @@ bool weights_only(const CheckpointInfo& info) {
 std::string extra(const CheckpointInfo& info, const char* key) {
     const auto it = info.extra.find(key);
     return it == info.extra.end() ? "" : it->second;
+}
+
+// 0 where there is no such entry; kData naming `where` if it is no number >= 0.
+uint64_t extra_number(const CheckpointInfo& info, const char* key, const std::string& where) {
+    const std::string text = extra(info, key);
+    if (text.empty()) return 0;
+    uint64_t out = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (error != std::errc{} || end != text.data() + text.size()) {
+        raise(Fault::kData, fmt::format("{}: {} = '{}' is no number", where, key, text));
+    }
+    return out;
 }
 
 }  // namespace
@@ -126,14 +140,23 @@ void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas
     if (const std::string health = extra(info, "health"); !health.empty()) health_.decode(health);
     say("resumed from {}: step {}, {} samples consumed", loaded.dir.string(), info.step,
         info.cursor);
-    if (info.data_fingerprint != in_.train.fingerprint()) {
-        say("the training data is not the checkpoint's: going on with it at draw {}", cursor_);
-    }
+    if (loader_ == nullptr) adopt_stream(info, loaded.dir.string());  // a rollback leaves it alone
     for (const int64_t k : fresh_emas) {
         optim_->start_ema(ctx_, *store_, k);
         say("the average with decay {} is not in the checkpoint: it starts from the weights",
             config_.optim.ema_decay[static_cast<size_t>(k)]);
     }
+}
+
+// Where the stream of samples stands, beside the cursor.
+void Trainer::adopt_stream(const CheckpointInfo& info, const std::string& where) {
+    order_origin_ = extra_number(info, "order_origin", where);
+    bad_samples_ = BadLedger::parse(extra(info, "bad_samples"), where);
+    interval_->bad = static_cast<int64_t>(extra_number(info, "replaced_samples", where));
+    if (info.data_fingerprint == in_.train.fingerprint()) return;
+    order_origin_ = cursor_;
+    bad_samples_.begin_new_data();
+    say("the training data is not the checkpoint's: a new epoch of it begins at draw {}", cursor_);
 }
 
 void Trainer::restore(const std::optional<fs::path>& source) {

@@ -62,8 +62,8 @@ void Trainer::declare() {
             need = larger(need, model_->scratch_need(shape));
         }
     };
-    grow(in_.train);
-    if (validator_) grow(*in_.valid);
+    naming_keys(config_, {"data.train"}, [&] { grow(in_.train); });
+    if (validator_) naming_keys(config_, {"data.valid"}, [&] { grow(*in_.valid); });
     if (sampler_) {
         sampler_->declare();
         need = larger(need, sampler_->scratch_need());
@@ -84,9 +84,14 @@ void Trainer::make_loader() {
         .global_batch_size = config_.data.global_batch_size,
         .micro_batch_size = config_.data.micro_batch_size,
         .ramp = ramp.empty() ? BatchRamp{} : BatchRamp{ramp.at(0), ramp.at(1), ramp.at(2)},
+        .origin = order_origin_,
         .cfg_dropout_prob = config_.objective.cfg_dropout_prob,
         .reader_threads = static_cast<int>(config_.data.reader_threads),
-        .max_bad_samples = config_.data.max_bad_samples};
+        .prefetch_steps = static_cast<int>(config_.data.prefetch_steps),
+        .max_bad_samples = config_.data.max_bad_samples,
+        .met = bad_samples_,
+        .replace_bad_files = config_.data.on_bad_file == "replace",
+        .stall_warn_s = config_.data.stall_warn_s};
     loader_ = std::make_unique<Loader>(in_.train, options, cursor_, memory_.data);
 }
 
@@ -231,7 +236,8 @@ int Trainer::loop() {
         if (observer_ != nullptr) observer_->before_step(step);
         const StepBatch* batch = nullptr;
         const StepLimits limits = health_.limits();
-        rescuing(step - 1, [&] { batch = &loader_->next(&interval_->wait); });
+        rescuing(step - 1, [&] { batch = loader_->next_unless(stop_requested, &interval_->wait); });
+        if (batch == nullptr) return stopped(step - 1);  // a signal while the data is not there
         const StepResult r = step_->run(ctx_, *batch, {step, step - 1 - health_.skipped(), limits});
         cursor_ = batch->next;
         interval_->bad += batch->replaced;
@@ -262,14 +268,23 @@ int Trainer::loop() {
         });
         if (stop_requested()) saver_->save_last(checkpoint_info(step), state());
         interval_->outside += seconds_now() - before;
-        if (stop_requested() && step < last) {
-            say("stopping on a signal: saved at step {}; exit code {} asks for a restart{}", step,
-                kExitRequeue,
-                config_.checkpoint.resume == "none" ? " with checkpoint.resume = \"auto\"" : "");
-            return kExitRequeue;
-        }
+        if (stop_requested() && step < last) return stopped(step);
     }
     return 0;
+}
+
+// The end of a run that was asked to stop after `step`.
+int Trainer::stopped(int64_t step) {
+    if (step > start_step_) saver_->save_last(checkpoint_info(step), state());
+    if (step > 0) {
+        say("stopping on a signal: saved at step {}; exit code {} asks for a restart{}", step,
+            kExitRequeue,
+            config_.checkpoint.resume == "none" ? " with checkpoint.resume = \"auto\"" : "");
+    } else {
+        say("stopping on a signal before the first step; exit code {} asks for a restart",
+            kExitRequeue);
+    }
+    return kExitRequeue;
 }
 
 // Work that may fail while the state itself is good: what was trained is saved before the error
@@ -304,6 +319,11 @@ CheckpointInfo Trainer::checkpoint_info(int64_t step) const {
                   {"health", health_.encode()},
                   {"loss", fmt::format("{}", last_loss_)}}};
     if (!origin_.empty()) info.extra["started_from"] = origin_;
+    if (order_origin_ > 0) info.extra["order_origin"] = fmt::format("{}", order_origin_);
+    if (const BadLedger met = loader_->ledger(); met.total() > 0) {
+        info.extra["bad_samples"] = met.text();
+        info.extra["replaced_samples"] = fmt::format("{}", interval_->bad);
+    }
     return info;
 }
 

@@ -94,6 +94,7 @@ class Trainer {
     std::vector<int64_t> match_emas(const CheckpointInfo& info,
                                     std::vector<StateTensor>& wanted) const;
     void adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas);
+    void adopt_stream(const CheckpointInfo& info, const std::string& where);
     void note_bad_step(int64_t step, const StepResult& r, const StepBatch& batch);
     [[nodiscard]] int64_t roll_back(int64_t step);
     [[nodiscard]] std::vector<fs::path> rollback_targets(int64_t step) const;
@@ -101,6 +102,7 @@ class Trainer {
     void check_resumable(const CheckpointInfo& info) const;
     int loop();
     [[nodiscard]] CheckpointInfo checkpoint_info(int64_t step) const;
+    int stopped(int64_t step);
     void evaluate(int64_t step);
     void draw_samples(int64_t step);
     void log_step(int64_t step, const StepResult& r);
@@ -128,7 +130,9 @@ class Trainer {
     Health health_;
     int64_t explained_ = -1;  // the row of bad steps that was replayed, by its first
     std::string explanation_;
-    std::string last_bad_;  // why the last bad step was left out
+    std::string last_bad_;       // why the last bad step was left out
+    uint64_t order_origin_ = 0;  // the ordinal with which the present data set's order began
+    BadLedger bad_samples_;      // met before this process
     StepObserver* observer_ = nullptr;
     std::string run_id_;
     std::string origin_;  // the path this run's first step came from; empty: none
