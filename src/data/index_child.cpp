@@ -4,17 +4,22 @@
 // Floor 3.
 #include "data/index_child.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
+#include <mutex>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <thread>
+#include <tuple>
 #include <unistd.h>
 
 #include "core/check.h"
@@ -289,21 +294,47 @@ class Session {
 };
 
 constexpr size_t kFilesPerChild = 256;              // start-up of a process spread over these
+constexpr size_t kMostChildren = 8;                 // at once, at most one for each core
 constexpr size_t kArgumentBytes = size_t{1} << 19;  // well under ARG_MAX
 
 }  // namespace
 
 void run_index_children(const std::vector<fs::path>& files, const IndexOptions& options,
                         const std::function<void(size_t, Indexed)>& done) {
-    size_t begin = 0;
-    while (begin < files.size()) {
+    const size_t cores = std::max<size_t>(1, std::thread::hardware_concurrency());
+    const size_t children = std::min({kMostChildren, cores, files.size()});
+    // short portions, so that children end together
+    const size_t most =
+        std::clamp<size_t>(files.size() / (4 * std::max<size_t>(1, children)), 1, kFilesPerChild);
+    std::mutex mutex;
+    size_t next = 0;
+    std::exception_ptr error;
+    const auto take = [&] {  // [begin, end), empty at the end
+        const std::lock_guard lock(mutex);
+        const size_t begin = error ? files.size() : next;
         size_t end = begin, bytes = 0;
-        while (end < files.size() && end - begin < kFilesPerChild &&
+        while (end < files.size() && end - begin < most &&
                (end == begin || bytes + files[end].native().size() < kArgumentBytes)) {
             bytes += files[end++].native().size() + 1;
         }
-        begin = Session(files, begin, end, options, done).run();
-    }
+        next = end;
+        return std::pair{begin, end};
+    };
+    const auto work = [&] {
+        try {
+            for (auto [begin, end] = take(); begin < end; std::tie(begin, end) = take()) {
+                while (begin < end) begin = Session(files, begin, end, options, done).run();
+            }
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            if (!error) error = std::current_exception();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < children; ++i) threads.emplace_back(work);
+    work();  // the thread that starts a child outlives it, as PR_SET_PDEATHSIG asks
+    for (std::thread& t : threads) t.join();
+    if (error) std::rethrow_exception(error);
 }
 
 }  // namespace vt

@@ -16,8 +16,9 @@ namespace vt {
 /// exit code; never throws.
 int index_child_main(const std::vector<std::string>& files);
 
-/// Runs children over `files`, some hundreds at a time, and calls done(i, outcome) once per file.
-/// kSystem if no child can be started at all.
+/// Runs several children over `files`, each over some hundreds at a time, and calls
+/// done(i, outcome) once per file, from several threads. kSystem if no child can be started at
+/// all.
 void run_index_children(const std::vector<fs::path>& files, const IndexOptions& options,
                         const std::function<void(size_t, Indexed)>& done);
 
