@@ -16,6 +16,9 @@ fs::path source_dir() {
 fs::path program() {
     return VTRAIN_PROGRAM;
 }
+fs::path stall_library() {
+    return VTRAIN_STALL_LIBRARY;
+}
 
 TempDir::TempDir() {
     std::string pattern = (fs::temp_directory_path() / "vtrain-test-XXXXXX").string();

@@ -9,7 +9,8 @@
 namespace vt::test {
 
 [[nodiscard]] std::filesystem::path source_dir();
-[[nodiscard]] std::filesystem::path program();  // build/.../vtrain
+[[nodiscard]] std::filesystem::path program();        // build/.../vtrain
+[[nodiscard]] std::filesystem::path stall_library();  // of tests/preload
 
 // A fresh directory, removed at scope end.
 class TempDir {
