@@ -14,7 +14,7 @@ using namespace vt::test;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which must be loaded first
 TEST_CASE("program: a signal during a stall of the file system saves and ends with 75") {
     const Job job;
-    REQUIRE(job.train("warm", "--set run.train_iters=1 --set log.eval_interval=0").code == 0);
+    REQUIRE(job.train("warm", "--set run.train_iters=3 --set log.eval_interval=0").code == 0);
     const std::string log = (job.dir / "log").string();
     const auto start = std::chrono::steady_clock::now();
     // 12 clips: a sample takes two reads, so 60 reads are 30 samples, some seven steps
