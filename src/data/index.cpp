@@ -169,9 +169,8 @@ void check_index(const ShardIndex& x) {
         const int64_t a = x.text_start[i], b = x.text_start[i + 1];
         // no message is made for the millions that are right
         if (0 <= a && a <= b && b <= x.text_rows && b - a <= x.facts.text_len) continue;
-        rule(false,
-             fmt::format("text_offsets gives sample {} the rows [{}, {}); text_len is {}", i, a, b,
-                         x.facts.text_len));
+        rule(false, fmt::format("text_offsets gives sample {} the rows [{}, {}); text_len is {}", i,
+                                a, b, x.facts.text_len));
     }
     const auto dim = static_cast<size_t>(x.facts.text_dim);
     rule(x.empty_text.size() % dim == 0 &&
