@@ -155,3 +155,41 @@ TEST_CASE("run dir: a second writer is refused with the pid of the first") {
     }
     CHECK_NOTHROW(RunLock{run});
 }
+
+TEST_CASE("run dir: abandoning that ends at any call never leaves a later one behind an earlier") {
+    const test::TempDir temp;
+    const fs::path dir = temp / "run";
+    int64_t calls = 0;
+    for (int64_t n = -1; n < calls; ++n) {
+        CAPTURE(n);
+        fs::remove_all(dir);
+        for (const int64_t step : {10, 20, 30, 40}) put(dir, step, "a");
+        if (n < 0) {
+            const Armed counted(Mischief::kNone, -1);
+            (void)abandon_later(dir, 10);
+            calls = static_cast<int64_t>(Armed::calls().size());
+            continue;
+        }
+        const pid_t child = ::fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            const Armed armed(Mischief::kExit, n);
+            (void)abandon_later(dir, 10);
+            ::_exit(0);
+        }
+        int status = 0;
+        REQUIRE(::waitpid(child, &status, 0) == child);
+        REQUIRE(WEXITSTATUS(status) == test::kExitQuiet);
+        // the highest first: what is left is a run without holes
+        int64_t expected = 10;
+        const auto left = step_dirs(dir);
+        for (auto d = left.rbegin(); d != left.rend(); ++d, expected += 10) {
+            CHECK(d->step == expected);
+            CHECK_NOTHROW(verify(d->path));
+        }
+        const Armed quiet(Mischief::kNone, -1);
+        (void)abandon_later(dir, 10);
+        CHECK(step_dirs(dir).size() == 1);
+    }
+    CHECK(calls >= 6);
+}
