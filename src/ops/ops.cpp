@@ -4,7 +4,7 @@
 
 namespace vt {
 
-void check_complete(const Ops& ops) {
+std::string missing_ops(const Ops& ops) {
     std::string missing;
     const auto need = [&](bool there, const char* name) {
         if (there) return;
@@ -15,6 +15,11 @@ void check_complete(const Ops& ops) {
 #define VT_OP_NEED(name) need(ops.name != nullptr, #name);
     VT_OPS(VT_OP_NEED)
 #undef VT_OP_NEED
+    return missing;
+}
+
+void check_complete(const Ops& ops) {
+    const std::string missing = missing_ops(ops);
     if (!missing.empty()) {
         raise(Fault::kBug,
               fmt::format("the backend '{}' has no implementation of: {}", ops.backend, missing));

@@ -56,11 +56,17 @@ struct Ops {
     const char* backend = "?";     // "cpu" "meta" "cuda" "ref"
     std::string instruction_path;  // "avx512+amx" ...; recorded in checkpoints, may change the bits
     int64_t (*scratch_bytes)(const ScratchNeed&) = nullptr;
+    // Between host memory and the backend's, on ctx.stream; null where they are the same.
+    void (*copy_in)(const Ctx&, void* to, const void* host, int64_t bytes) = nullptr;
+    void (*copy_out)(const Ctx&, void* host, const void* from, int64_t bytes) = nullptr;
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared takes none
 #define VT_OP_SLOT(name) decltype(&::vt::name) name = nullptr;
     VT_OPS(VT_OP_SLOT)
 #undef VT_OP_SLOT
 };
+
+/// The names of the empty slots, with ", " between them; "" for a complete table.
+[[nodiscard]] std::string missing_ops(const Ops& ops);
 
 /// Throws kBug naming every empty slot. Called once at start-up, so that a missing op is not found
 /// at the thousandth step.

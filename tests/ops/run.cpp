@@ -173,8 +173,8 @@ Memory make_inputs(const Case& c, const Ctx* with) {
     return memory;
 }
 
-std::string run_case(const Ops& ops, Pool* pool, const Case& c, const Memory& inputs,
-                     Memory& work) {
+std::string run_case(const Ops& ops, Pool* pool, const Case& c, const Memory& inputs, Memory& work,
+                     void* stream) {
     for (size_t k = 0; k < c.args.size(); ++k) {
         if (c.args[k].alias >= 0) continue;
         work.blocks[k].poison();
@@ -186,6 +186,7 @@ std::string run_case(const Ops& ops, Pool* pool, const Case& c, const Memory& in
     const Guarded scratch(ops.scratch_bytes(need));
     const Ctx ctx{.ops = &ops,
                   .pool = pool,
+                  .stream = stream,
                   .scratch = Tensor(scratch.data(), {scratch.bytes()}, DType::kU8)};
     c.call(ctx, work.args);
 

@@ -40,9 +40,9 @@ struct Memory {
 /// Inputs and presets filled and prepared (by the reference, or on `with`), outputs NaN.
 [[nodiscard]] Memory make_inputs(const Case& c, const Ctx* with = nullptr);
 /// Copies inputs into `work` and calls the op with a poisoned, guarded scratch. Returns what was
-/// damaged (a guard band, an input), or "".
+/// damaged (a guard band, an input), or "". `stream` becomes Ctx::stream.
 [[nodiscard]] std::string run_case(const Ops& ops, Pool* pool, const Case& c, const Memory& inputs,
-                                   Memory& work);
+                                   Memory& work, void* stream = nullptr);
 
 struct Verdict {
     std::string failure;  // "" or the first wrong element
