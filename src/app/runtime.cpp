@@ -10,17 +10,34 @@
 #include "core/log.h"
 #include "cpu/cpu.h"
 #include "data/order.h"
+#ifdef VTRAIN_HAVE_CUDA
+#include "cuda/cuda_backend.h"
+#endif
 
 namespace vt {
 
-const Ops& backend_for(const std::string& device) {
-    if (device == "cuda") {
+const Ops& choose_backend(const std::string& device, const Ops& cpu, const Ops* cuda) {
+    if (device == "cuda" && cuda == nullptr) {
         raise(Fault::kUser, "run.device = \"cuda\", but this build has no CUDA backend",
+              "set run.device = \"cpu\" or \"auto\", or build where the CUDA toolkit is");
+    }
+    const std::string missing = cuda == nullptr ? "" : missing_ops(*cuda);
+    if (device == "cuda" && !missing.empty()) {
+        raise(Fault::kUser,
+              fmt::format("run.device = \"cuda\", but the CUDA backend lacks: {}", missing),
               "set run.device = \"cpu\" or \"auto\"");
     }
-    const Ops& ops = cpu_ops();
-    check_complete(ops);
-    return ops;
+    if (device != "cpu" && cuda != nullptr && missing.empty()) return *cuda;
+    check_complete(cpu);
+    return cpu;
+}
+
+const Ops& backend_for(const std::string& device) {
+#ifdef VTRAIN_HAVE_CUDA
+    return choose_backend(device, cpu_ops(), &cuda_ops());
+#else
+    return choose_backend(device, cpu_ops(), nullptr);
+#endif
 }
 
 namespace {

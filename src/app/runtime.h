@@ -29,8 +29,10 @@ struct Runtime {
     std::unique_ptr<Dataset> valid;  // null without data.valid
 };
 
-/// run.device resolved to a backend's table; kUser if this build lacks it.
+/// run.device resolved to a backend's table; kUser if this build lacks it or it lacks ops.
 [[nodiscard]] const Ops& backend_for(const std::string& device);
+/// The same among these tables (cuda may be null): "auto" takes cuda where its table is complete.
+[[nodiscard]] const Ops& choose_backend(const std::string& device, const Ops& cpu, const Ops* cuda);
 
 /// May a run with `now` continue a checkpoint whose resolved configuration was `old_text`? Keys of
 /// [model] (but recompute), [objective], run.seed, run.precision and the mixture's weights must be
