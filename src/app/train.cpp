@@ -33,6 +33,25 @@ std::string mebibytes(int64_t bytes) {
     return fmt::format("{:12.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
+void print_ops(const RunConfig& c, const RunPlan& p) {
+    const auto& s = p.ops_shape;
+    say("operations of a step of one micro-batch ({} x ({},{},{},{})):", c.data.micro_batch_size,
+        s[0], s[1], s[2], s[3]);
+    say("  {:<22}{:>8}{:>14}{:>14}{:>12}", "op", "calls", "Gflop", "MB moved", "flop/byte");
+    OpTotal sum;
+    const auto row = [](const std::string& name, const OpTotal& t) {
+        say("  {:<22}{:>8}{:>14.4f}{:>14.3f}{:>12.2f}", name, t.calls, t.flop / 1e9, t.bytes / 1e6,
+            t.intensity());
+    };
+    for (const OpTotal& t : p.ops) {
+        row(t.op, t);
+        sum.calls += t.calls;
+        sum.flop += t.flop;
+        sum.bytes += t.bytes;
+    }
+    row("sum", sum);
+}
+
 void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     say("parameters: {} in {} tensors", p.parameters, p.tensors);
     say("memory by category (declared; taken at start, none of size later):");
@@ -58,6 +77,7 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     say("executed per step, recompute and all row operations included: {}",
         human(p.executed_flop_per_step, "flop"));
     if (!details) return;
+    print_ops(c, p);
     // Each block declares the same names: add them up.
     struct Total {
         int64_t bytes = 0, count = 0;

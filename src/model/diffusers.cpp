@@ -146,7 +146,25 @@ void take_original(Fields& f, WanConfig& c) {
 
 }  // namespace
 
+namespace {
+
+bool is_pickle(const fs::path& path) {
+    const std::string ext = path.extension().string();
+    return ext == ".pt" || ext == ".pth" || ext == ".bin" || ext == ".ckpt" || ext == ".pkl";
+}
+
+// PyTorch's own format: reading it means running what is in it.
+[[noreturn]] void refuse_pickle(const fs::path& path) {
+    raise(Fault::kUser,
+          fmt::format("{} is a pickle: to read one is to run the program inside it", path.string()),
+          "convert it where you trust it: python -c \"import torch, safetensors.torch as s; "
+          "s.save_file(torch.load('IN.pt', weights_only=True), 'OUT.safetensors')\"");
+}
+
+}  // namespace
+
 WanConfig read_wan_config(const fs::path& dir) {
+    if (is_pickle(dir) && !fs::is_directory(dir)) refuse_pickle(dir);
     const fs::path path = dir / "config.json";
     if (!fs::is_directory(dir) || !fs::exists(path)) {
         raise(Fault::kUser, fmt::format("{} is not a folder with a config.json", dir.string()),
@@ -300,6 +318,25 @@ void add_shards(Folder& folder, const fs::path& dir, const fs::path& index) {
     }
 }
 
+// The one safetensors file of the folder, whatever its name.
+void add_only_file(Folder& folder, const fs::path& dir) {
+    std::vector<fs::path> found, pickles;
+    if (fs::is_directory(dir)) {
+        for (const auto& entry : fs::directory_iterator(dir)) {
+            if (entry.path().extension() == ".safetensors") found.push_back(entry.path());
+            if (is_pickle(entry.path())) pickles.push_back(entry.path());
+        }
+    }
+    if (found.size() == 1) return add_file(folder, found.front());
+    if (found.empty() && !pickles.empty()) {
+        refuse_pickle(*std::min_element(pickles.begin(), pickles.end()));
+    }
+    raise(Fault::kUser,
+          fmt::format("{} holds {} safetensors files, but neither {}.safetensors nor its index",
+                      dir.string(), found.size(), kStem),
+          "give the `transformer` folder of a diffusers pipeline");
+}
+
 Folder open_folder(const fs::path& dir) {
     Folder folder;
     const fs::path whole = dir / fmt::format("{}.safetensors", kStem);
@@ -309,10 +346,7 @@ Folder open_folder(const fs::path& dir) {
     } else if (fs::exists(whole)) {
         add_file(folder, whole);
     } else {
-        raise(Fault::kUser,
-              fmt::format("{} holds neither {} nor {}", dir.string(), whole.filename().string(),
-                          index.filename().string()),
-              "give the `transformer` folder of a diffusers pipeline");
+        add_only_file(folder, dir);
     }
     const auto& t = folder.tensors;
     if (t.contains("head.modulation") || t.contains("time_embedding.0.weight")) {

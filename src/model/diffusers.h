@@ -30,8 +30,8 @@ inline constexpr int64_t kMaxShardBytes = 10'000'000'000;  // diffusers' default
 [[nodiscard]] WanConfig wan_config_from_json(const std::string& text, const fs::path& where);
 
 /// Fills `master` (host memory, table order) from DIR. Strict: kData listing missing, extra and
-/// wrongly shaped tensors. Whole files and sharded folders, any floating format, diffusers' or the
-/// original's names.
+/// wrongly shaped tensors. Whole files (diffusion_pytorch_model, or the folder's only safetensors)
+/// and sharded folders, any floating format, diffusers' or the original's names. kUser for pickles.
 void import_diffusers(const fs::path& dir, const ParamTable& table,
                       const std::vector<Tensor>& master);
 

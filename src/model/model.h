@@ -22,7 +22,11 @@ struct Precision {
         DType::kF32;  // statistics, modulation, gradients of parameters, master (f64 in tests)
 };
 
-enum class Recompute : uint8_t { kNone, kFull };
+// What the backward pass makes again: nothing; each block but its attentions, whose outputs are
+// kept (with the rows' log-sum-exp); each block whole, from its input.
+enum class Recompute : uint8_t { kNone, kSelective, kFull };
+/// "none" "selective" "full"; kBug for another name.
+[[nodiscard]] Recompute recompute_named(const std::string& name);
 
 // One latent sample, unpadded.
 struct LatentShape {

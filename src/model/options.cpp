@@ -3,9 +3,17 @@
 #include "model/options.h"
 
 #include "model/flow.h"
+#include "model/model.h"
 #include "model/wan.h"
 
 namespace vt {
+
+Recompute recompute_named(const std::string& name) {
+    if (name == "none") return Recompute::kNone;
+    if (name == "selective") return Recompute::kSelective;
+    VT_CHECK(name == "full", "recompute \"{}\"", name);
+    return Recompute::kFull;
+}
 
 std::vector<Field> fields(ModelOptions& o) {
     return {
@@ -54,9 +62,9 @@ std::vector<Field> fields(ModelOptions& o) {
          .max = 1 << 24},
         {.key = "model.recompute",
          .target = &o.recompute,
-         .help = "What the backward pass computes again instead of keeping: nothing, or every "
-                 "block's forward.",
-         .choices = {"none", "full"}},
+         .help = "What the backward pass computes again instead of keeping: nothing, every block "
+                 "but its attentions, or every block.",
+         .choices = {"none", "selective", "full"}},
         {.key = "model.residual",
          .target = &o.residual,
          .help = "Number format of the residual stream between blocks.",

@@ -16,7 +16,7 @@ struct ModelOptions {
     int64_t num_attention_heads = 0, attention_head_dim = 0, ffn_dim = 0, num_layers = 0;
     int64_t text_dim = 0;            // 0: the data's
     int64_t in_channels = 0;         // 0: the data's
-    std::string recompute = "none";  // none | full
+    std::string recompute = "none";  // none | selective | full
     std::string residual = "fp32";   // fp32 | bf16
 };
 [[nodiscard]] std::vector<Field> fields(ModelOptions& o);

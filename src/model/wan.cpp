@@ -84,7 +84,7 @@ class Wan final : public Model {
     void cross_qk(const Ctx& ctx, const Weights& w, int64_t r, const BlockActs& s, Tensor q,
                   Tensor k) const;
     void block_fwd(const Ctx& ctx, const Weights& w, int64_t b, const WanActs& a, BlockActs& s,
-                   Tensor h) const;
+                   Tensor h, bool attend = true) const;
     void block_bwd_input(const Ctx& ctx, const Weights& w, const Grads& g, int64_t b,
                          const WanActs& a, const BlockActs& s, BlockGrads& t, Tensor dh,
                          CondGrads& d) const;
@@ -221,8 +221,9 @@ void Wan::cross_qk(const Ctx& ctx, const Weights& w, int64_t r, const BlockActs&
     qknorm_rope_fwd(ctx, k, s.k2, s.ssq_k2, master(w, r + kNormK2), {}, HD, D, c_.eps);
 }
 
+// `attend` false: the attentions' outputs are there already.
 void Wan::block_fwd(const Ctx& ctx, const Weights& w, int64_t b, const WanActs& a, BlockActs& s,
-                    Tensor h) const {
+                    Tensor h, bool attend) const {
     const int64_t r = block_row(b), NH = a.z.NH;
     const ArenaScope scope(*a.work);
     const BlockTemps t = block_temps(*a.work, a.z);
@@ -234,8 +235,10 @@ void Wan::block_fwd(const Ctx& ctx, const Weights& w, int64_t b, const WanActs& 
     linear(ctx, w, r + kV1W, s.v, t.y);
     row_sumsq(ctx, s.ssq_q, s.q);
     row_sumsq(ctx, s.ssq_k, s.k);
-    self_qk(ctx, w, r, a, s, t.q, t.k);
-    attention_fwd(ctx, s.attn, s.lse, t.q, t.k, s.v, a.seg, a.seg, NH, scale_);
+    if (attend) {
+        self_qk(ctx, w, r, a, s, t.q, t.k);
+        attention_fwd(ctx, s.attn, s.lse, t.q, t.k, s.v, a.seg, a.seg, NH, scale_);
+    }
     linear(ctx, w, r + kO1W, s.o, s.attn);
     gate_residual_fwd(ctx, h, s.o, t.mod, kGate1, a.seg);
 
@@ -246,8 +249,10 @@ void Wan::block_fwd(const Ctx& ctx, const Weights& w, int64_t b, const WanActs& 
     linear(ctx, w, r + kV2W, s.v2, a.c);
     row_sumsq(ctx, s.ssq_q2, s.q2);
     row_sumsq(ctx, s.ssq_k2, s.k2);
-    cross_qk(ctx, w, r, s, t.q, t.k2);
-    attention_fwd(ctx, s.attn2, s.lse2, t.q, t.k2, s.v2, a.seg, a.cseg, NH, scale_);
+    if (attend) {
+        cross_qk(ctx, w, r, s, t.q, t.k2);
+        attention_fwd(ctx, s.attn2, s.lse2, t.q, t.k2, s.v2, a.seg, a.cseg, NH, scale_);
+    }
     linear(ctx, w, r + kO2W, s.o2, s.attn2);
     gate_residual_fwd(ctx, h, s.o2, {}, 0, a.seg);
 
@@ -386,13 +391,10 @@ void Wan::forward(const Ctx& ctx, const Weights& w, Activations& acts, const Bat
     for (int64_t b = 0; b < c_.num_layers; ++b) {
         const auto i = static_cast<size_t>(b);
         if (a.train) cast(ctx, a.h[i + 1], a.h[i]);
-        if (a.blocks.empty()) {
-            const ArenaScope scope(*a.work);
-            BlockActs s = block_acts(*a.work, a.z);
-            block_fwd(ctx.in("block", b), w, b, a, s, a.h[i + 1]);
-        } else {
-            block_fwd(ctx.in("block", b), w, b, a, a.blocks[i], a.h[i + 1]);
-        }
+        const ArenaScope scope(*a.work);
+        BlockActs s = a.blocks.empty() ? BlockActs{} : a.blocks[i];
+        if (!s.q.present()) s = block_acts(*a.work, a.z, s);
+        block_fwd(ctx.in("block", b), w, b, a, s, a.h[i + 1]);
     }
     head_fwd(ctx.in("head"), w, a, v);
 }
@@ -413,15 +415,14 @@ void Wan::backward(const Ctx& ctx, const Weights& w, const Grads& g, Activations
         const auto i = static_cast<size_t>(b);
         const Ctx here = ctx.in("block", b);
         const ArenaScope block_scope(*a.work);
-        BlockActs s;
-        if (a.recompute == Recompute::kFull) {
-            s = block_acts(*a.work, a.z);
+        BlockActs s = a.blocks.empty() ? BlockActs{} : a.blocks[i];
+        if (!s.q.present()) {
+            const bool attend = !s.attn.present();
+            s = block_acts(*a.work, a.z, s);
             const ArenaScope again(*a.work);
             const Tensor h = a.work->alloc("residual", a.h[i].shape, precision_.residual);
             cast(ctx, h, a.h[i]);
-            block_fwd(here, w, b, a, s, h);
-        } else {
-            s = a.blocks[i];
+            block_fwd(here, w, b, a, s, h, attend);
         }
         BlockGrads t = block_grads(*a.work, a.z);
         block_bwd_input(here, w, g, b, a, s, t, dh, d);

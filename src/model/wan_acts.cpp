@@ -28,26 +28,32 @@ Sizes sizes_of(const WanConfig& c, const Precision& precision, const BatchShape&
     return z;
 }
 
-BlockActs block_acts(Arena& arena, const Sizes& z) {
+BlockActs attention_acts(Arena& arena, const Sizes& z) {
     const DType op = z.dtype.operand, st = z.dtype.stat;
-    const Shape row{z.S, z.D}, text{z.St, z.D}, heads{z.S, z.NH}, wide{z.S, z.F};
     BlockActs a;
+    a.attn = arena.alloc("attn1.attn", {z.S, z.D}, op);
+    a.lse = arena.alloc("attn1.lse", {z.S, z.NH}, st);
+    a.attn2 = arena.alloc("attn2.attn", {z.S, z.D}, op);
+    a.lse2 = arena.alloc("attn2.lse", {z.S, z.NH}, st);
+    return a;
+}
+
+BlockActs block_acts(Arena& arena, const Sizes& z, const BlockActs& kept) {
+    const DType op = z.dtype.operand, st = z.dtype.stat;
+    const Shape row{z.S, z.D}, text{z.St, z.D}, wide{z.S, z.F};
+    BlockActs a = kept.attn.present() ? kept : attention_acts(arena, z);
     a.q = arena.alloc("attn1.q", row, op);
     a.k = arena.alloc("attn1.k", row, op);
     a.v = arena.alloc("attn1.v", row, op);
     a.ssq_q = arena.alloc("attn1.ssq_q", {z.S}, st);
     a.ssq_k = arena.alloc("attn1.ssq_k", {z.S}, st);
-    a.attn = arena.alloc("attn1.attn", row, op);
-    a.lse = arena.alloc("attn1.lse", heads, st);
     a.o = arena.alloc("attn1.out", row, op);
     a.q2 = arena.alloc("attn2.q", row, op);
     a.k2 = arena.alloc("attn2.k", text, op);
     a.v2 = arena.alloc("attn2.v", text, op);
     a.ssq_q2 = arena.alloc("attn2.ssq_q", {z.S}, st);
     a.ssq_k2 = arena.alloc("attn2.ssq_k", {z.St}, st);
-    a.attn2 = arena.alloc("attn2.attn", row, op);
     a.o2 = arena.alloc("attn2.out", row, op);
-    a.lse2 = arena.alloc("attn2.lse", heads, st);
     a.pre = arena.alloc("ffn.pre", wide, op);
     a.act = arena.alloc("ffn.act", wide, op);
     a.ffn = arena.alloc("ffn.out", row, op);
@@ -171,9 +177,9 @@ std::unique_ptr<WanActs> declare_acts(Arena& acts, Arena& work, const WanConfig&
         const bool shared = !train && b > 0;
         a->h.push_back(shared ? a->h.front()
                               : acts.alloc("block input", {z.S, z.D}, z.dtype.residual));
-        if (train && recompute == Recompute::kNone && b < c.num_layers) {
-            a->blocks.push_back(block_acts(acts, z));
-        }
+        if (!train || b == c.num_layers || recompute == Recompute::kFull) continue;
+        a->blocks.push_back(recompute == Recompute::kNone ? block_acts(acts, z)
+                                                          : attention_acts(acts, z));
     }
     a->enter();
     return a;

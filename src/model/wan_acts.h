@@ -41,7 +41,10 @@ struct BlockActs {
     Tensor pre, act;      // (S,F)   op  ffn.net.0.proj before and after GELU
     Tensor ffn;           // (S,D)   op  ffn.net.2
 };
-[[nodiscard]] BlockActs block_acts(Arena& arena, const Sizes& z);
+// Those of `kept` that are there are taken from it.
+[[nodiscard]] BlockActs block_acts(Arena& arena, const Sizes& z, const BlockActs& kept = {});
+/// What Recompute::kSelective keeps: attn, lse, attn2, lse2.
+[[nodiscard]] BlockActs attention_acts(Arena& arena, const Sizes& z);
 
 // Temporaries of a block's forward.
 struct BlockTemps {
@@ -107,7 +110,8 @@ struct WanActs : Activations {
 
     // Block inputs, then the head's: L+1 tensors (S,D) res. Without `train` all are one buffer.
     std::vector<Tensor> h;
-    std::vector<BlockActs> blocks;  // L with Recompute::kNone and `train`, else none
+    // With `train`: L of them, whole (Recompute::kNone) or the attentions' (kSelective). Else none.
+    std::vector<BlockActs> blocks;
 };
 
 /// Allocates all that is kept. The rotation's tables and positions are computed on the host where

@@ -46,8 +46,7 @@ Step::Step(const RunConfig& config, Model& model, ParamStore& store, OptimState&
       optim_(optim),
       memory_(memory),
       world_(world),
-      slots_(model, memory, config.model.recompute == "full" ? Recompute::kFull : Recompute::kNone,
-             true) {}
+      slots_(model, memory, recompute_named(config.model.recompute), true) {}
 
 void Step::declare() {
     slots_.clear();

@@ -7,7 +7,6 @@
 #include "core/log.h"
 #include "data/facts.h"
 #include "fault/signal.h"
-#include "meta/meta.h"
 #include "model/registry.h"
 #include "prof/machine.h"
 #include "train/interval.h"
@@ -109,11 +108,17 @@ void Trainer::rehearse(const Ctx& meta) {
         m.ordinals = Tensor(nullptr, {n}, DType::kI64);
         batch.micros.assign(1, m);
         const double before = meta.count->flop;
-        (void)step_->run(meta, batch, {});
-        const double executed = meta.count->flop - before;
-        plan_.executed_flop_per_step = std::max(
-            plan_.executed_flop_per_step, executed / static_cast<double>(n) *
-                                              static_cast<double>(config_.data.global_batch_size));
+        Ledger ledger;
+        Ctx watched = meta;
+        watched.observer = &ledger;
+        (void)step_->run(watched, batch, {});
+        const double executed = (meta.count->flop - before) / static_cast<double>(n) *
+                                static_cast<double>(config_.data.global_batch_size);
+        if (executed > plan_.executed_flop_per_step) {
+            plan_.executed_flop_per_step = executed;
+            plan_.ops_shape = s;
+            plan_.ops = ledger.totals();
+        }
         const LatentShape latent{s[0], s[1], s[2], s[3]};
         plan_.shapes.push_back(
             {s, model_->tokens(latent), 3 * model_->forward_flop({1, latent, facts.text_len})});

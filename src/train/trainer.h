@@ -15,6 +15,7 @@
 #include "ckpt/saver.h"
 #include "comm/comm.h"
 #include "fault/health.h"
+#include "meta/meta.h"
 #include "train/eval.h"
 #include "train/events.h"
 #include "train/metrics.h"
@@ -62,6 +63,8 @@ struct RunPlan {
     };
     std::vector<ShapeRow> shapes;
     double executed_flop_per_step = 0;     // of a step of the largest shape, recompute included
+    std::array<int64_t, 4> ops_shape{};    // the largest shape
+    std::vector<OpTotal> ops;              // of a step of one micro-batch of it
     std::vector<Arena::Item> activations;  // what is alive at the high-water mark
 };
 

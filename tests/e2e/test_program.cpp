@@ -85,6 +85,7 @@ TEST_CASE("program: what the user got wrong ends with 2 and writes nothing") {
     INFO(dry.output);
     CHECK(dry.code == 0);
     CHECK(dry.output.find("parameters:") != std::string::npos);
+    CHECK(dry.output.find("attention_fwd") != std::string::npos);  // what each op is asked for
     CHECK(!fs::exists(job.dir / "bad"));
     REQUIRE(job.train("first", "--set run.train_iters=4").code == 0);
     const Ran changed = job.train("first", "--set run.seed=2");

@@ -11,6 +11,7 @@
 #include "model/diffusers.h"
 #include "model/wan_params.h"
 #include "tests/model/fill.h"
+#include "tests/model/wan_run.h"
 #include "tests/paths.h"
 
 using namespace vt;
@@ -19,17 +20,9 @@ using namespace vt::test;
 namespace {
 
 WanConfig tiny() {
-    return {.patch_size = {1, 2, 2},
-            .num_attention_heads = 2,
-            .attention_head_dim = 6,
-            .in_channels = 3,
-            .out_channels = 4,
-            .text_dim = 5,
-            .freq_dim = 8,
-            .ffn_dim = 10,
-            .num_layers = 2,
-            .eps = 1e-5,
-            .rope_max_seq_len = 64};
+    WanConfig c = odd_config();
+    c.eps = 1e-5;  // not the class default
+    return c;
 }
 
 // All parameters in host memory.
@@ -178,7 +171,7 @@ TEST_CASE("diffusers: missing, extra and wrongly shaped tensors are all named") 
     CHECK(e.fault() == Fault::kData);
     CHECK(says(e, "1 missing: " + a.table[5].name));
     CHECK(says(e, "1 extra: blocks.7.attn1.to_q.weight"));
-    CHECK(says(e, "1 of another shape: " + a.table[6].name + " (2,6) instead of (12)"));
+    CHECK(says(e, "1 of another shape: " + a.table[6].name + " (2,12) instead of (24)"));
 }
 
 TEST_CASE("diffusers: original Wan checkpoints are read through the table of names") {
@@ -195,15 +188,61 @@ TEST_CASE("diffusers: original Wan checkpoints are read through the table of nam
     fs::create_directories(tmp / "m");
     write_safetensors(tmp / "m" / kFile, named, {});
     write_atomic(tmp / "m" / "config.json",
-                 R"({"_class_name": "WanModel", "_diffusers_version": "0.30.0", "dim": 12,
-                     "num_heads": 2, "in_dim": 3, "out_dim": 4, "text_dim": 5, "freq_dim": 8,
-                     "ffn_dim": 10, "num_layers": 2, "eps": 1e-5, "model_type": "t2v",
-                     "text_len": 512})");
+                 R"({"_class_name": "WanModel", "_diffusers_version": "0.30.0", "dim": 24,
+                     "num_heads": 3, "in_dim": 2, "out_dim": 3, "text_dim": 10, "freq_dim": 14,
+                     "ffn_dim": 20, "num_layers": 2, "eps": 1e-5, "model_type": "t2v",
+                     "patch_size": [2, 1, 2], "text_len": 512})");
     WanConfig want = tiny();
     want.rope_max_seq_len = 1024;
     CHECK(read_wan_config(tmp / "m") == want);
     import_diffusers(tmp / "m", b.table, b.tensors());
     CHECK(a.memory == b.memory);
+
+    // in shards, as the large ones are published
+    fs::remove(tmp / "m" / kFile);
+    nlohmann::json map;
+    for (size_t shard = 0; shard < 3; ++shard) {
+        std::vector<NamedTensor> part;
+        const std::string file =
+            fmt::format("diffusion_pytorch_model-{:05}-of-00003.safetensors", shard + 1);
+        for (size_t i = shard; i < named.size(); i += 3) {
+            part.push_back(named[i]);
+            map[named[i].name] = file;
+        }
+        write_safetensors(tmp / "m" / file, part, {});
+    }
+    const nlohmann::json index = {{"metadata", {{"total_size", 1}}}, {"weight_map", map}};
+    write_atomic(tmp / "m" / (std::string(kFile) + ".index.json"), index.dump());
+    Values c(tiny(), false);
+    import_diffusers(tmp / "m", c.table, c.tensors());
+    CHECK(a.memory == c.memory);
+}
+
+TEST_CASE("diffusers: one safetensors file of any name will do, two will not; pickles never") {
+    const TempDir tmp;
+    Values a(tiny()), b(tiny(), false);
+    export_diffusers(tmp / "m", tiny(), a.table, a.views(), DType::kF32);
+    fs::rename(tmp / "m" / kFile, tmp / "m" / "Wan2.1-T2V.safetensors");
+    import_diffusers(tmp / "m", b.table, b.tensors());
+    CHECK(a.memory == b.memory);
+    fs::copy_file(tmp / "m" / "Wan2.1-T2V.safetensors", tmp / "m" / "other.safetensors");
+    CHECK(says(refusal([&] { import_diffusers(tmp / "m", b.table, b.tensors()); }),
+               "2 safetensors files"));
+
+    for (const char* name : {"Wan2.1_VAE.pth", "model.pt", "diffusion_pytorch_model.bin"}) {
+        CAPTURE(name);
+        const fs::path dir = tmp / (std::string("of ") + name);
+        fs::create_directories(dir);
+        write_atomic(dir / name, "PK");
+        write_atomic(dir / "config.json", "{}");
+        const Error e = refusal([&] { import_diffusers(dir, b.table, b.tensors()); });
+        CHECK(e.fault() == Fault::kUser);
+        CHECK(says(e, name));
+        CHECK(says(e, "pickle"));
+        CHECK(says(e, "save_file"));
+        // given by its own name
+        CHECK(says(refusal([&] { (void)read_wan_config(dir / name); }), "pickle"));
+    }
 }
 
 TEST_CASE("diffusers: image-conditioned checkpoints are refused with the reason") {

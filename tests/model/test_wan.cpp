@@ -2,6 +2,7 @@
 // What Wan promises beyond agreeing with the fixtures: its table, its gradient as a whole, and that
 // no choice of memory or batching changes a result.
 #include <cmath>
+#include <map>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -18,19 +19,6 @@ using namespace vt::test;
 
 namespace {
 
-// Two blocks, every size different from every other, patches on all axes.
-WanConfig odd_config() {
-    return {.patch_size = {2, 1, 2},
-            .num_attention_heads = 3,
-            .attention_head_dim = 8,
-            .in_channels = 2,
-            .out_channels = 3,
-            .text_dim = 10,
-            .freq_dim = 14,
-            .ffn_dim = 20,
-            .num_layers = 2,
-            .rope_max_seq_len = 16};
-}
 const BatchShape kOdd{2, {2, 4, 3, 6}, 5};
 
 WanConfig preset(const char* name) {
@@ -236,14 +224,44 @@ TEST_CASE("wan: recomputation changes no bit") {
     const WanCase c = filled_case(odd_config(), kOdd, {40, 900}, 4);
     for (const Precision& p : {kF32, kBf16, kBf16Residual}) {
         const WanResult a = run_wan(ref_ops(), p, c, {.recompute = Recompute::kNone});
-        const WanResult b = run_wan(ref_ops(), p, c, {.recompute = Recompute::kFull});
         const WanResult inference = run_wan(ref_ops(), p, c, {.backward = false});
-        CHECK(a.out == b.out);
         CHECK(a.out == inference.out);
-        CHECK(a.grads == b.grads);
-        CHECK(a.dx == b.dx);
-        CHECK(a.dtext == b.dtext);
+        for (const Recompute r : {Recompute::kSelective, Recompute::kFull}) {
+            const WanResult b = run_wan(ref_ops(), p, c, {.recompute = r});
+            CHECK(a.out == b.out);
+            CHECK(a.grads == b.grads);
+            CHECK(a.dx == b.dx);
+            CHECK(a.dtext == b.dtext);
+        }
     }
+}
+
+TEST_CASE("wan: selective recomputation runs no attention twice and keeps less than none") {
+    const WanCase c = filled_case(odd_config(), kOdd, {40, 900}, 4);
+    const int64_t L = c.config.num_layers;
+    const auto calls_of = [&](Recompute r) {
+        Ledger ledger;
+        static_cast<void>(run_wan(ref_ops(), kF32, c, {.recompute = r, .observer = &ledger}));
+        std::map<std::string, int64_t> calls;
+        for (const OpTotal& t : ledger.totals()) calls[t.op] = t.calls;
+        return calls;
+    };
+    auto none = calls_of(Recompute::kNone), selective = calls_of(Recompute::kSelective),
+         full = calls_of(Recompute::kFull);
+    CHECK(none["attention_fwd"] == 2 * L);
+    CHECK(selective["attention_fwd"] == none["attention_fwd"]);
+    CHECK(full["attention_fwd"] == 2 * none["attention_fwd"]);
+    CHECK(selective["linear_fwd"] == full["linear_fwd"]);  // linears again
+    CHECK(selective["linear_fwd"] == none["linear_fwd"] + 10 * L);
+
+    const auto kept = [&](Recompute r) {
+        Arena acts("acts", MemCategory::kActivations), work("work", MemCategory::kWorkspace);
+        const auto model = make_wan(c.config, kBf16);
+        static_cast<void>(model->declare(acts, work, c.shape, {0, L, true, true}, r, true));
+        return acts.high_water();
+    };
+    CHECK(kept(Recompute::kFull) < kept(Recompute::kSelective));
+    CHECK(kept(Recompute::kSelective) < kept(Recompute::kNone));
 }
 
 TEST_CASE("wan: samples of a batch do not see each other") {

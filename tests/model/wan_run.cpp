@@ -33,6 +33,19 @@ std::vector<double> get(CTensor t) {
 
 }  // namespace
 
+WanConfig odd_config() {
+    return {.patch_size = {2, 1, 2},
+            .num_attention_heads = 3,
+            .attention_head_dim = 8,
+            .in_channels = 2,
+            .out_channels = 3,
+            .text_dim = 10,
+            .freq_dim = 14,
+            .ffn_dim = 20,
+            .num_layers = 2,
+            .rope_max_seq_len = 16};
+}
+
 WanCase filled_case(const WanConfig& config, const BatchShape& shape, std::vector<double> tau,
                     int64_t text_rows) {
     WanCase c;
@@ -62,6 +75,7 @@ WanResult run_wan(const Ops& ops, const Precision& precision, const WanCase& c,
     Ctx ctx;
     ctx.ops = &ops;
     ctx.pool = &pool;
+    ctx.observer = options.observer;
     ScratchNeed need = model->scratch_need(b);
     need.threads = options.threads;
     std::vector<uint8_t> scratch(static_cast<size_t>(ops.scratch_bytes(need)) + 64);

@@ -16,6 +16,9 @@ inline constexpr Precision kF32{DType::kF32, DType::kF32, DType::kF32};
 inline constexpr Precision kBf16{DType::kBF16, DType::kF32, DType::kF32};
 inline constexpr Precision kBf16Residual{DType::kBF16, DType::kBF16, DType::kF32};
 
+/// Two blocks, every size different from every other, patches on all axes.
+[[nodiscard]] WanConfig odd_config();
+
 struct WanCase {
     WanConfig config;
     BatchShape shape;
@@ -35,6 +38,7 @@ struct WanRunOptions {
     Recompute recompute = Recompute::kNone;
     int threads = 1;
     bool backward = true;  // false: declared for inference
+    OpObserver* observer = nullptr;
 };
 [[nodiscard]] WanResult run_wan(const Ops& ops, const Precision& precision, const WanCase& c,
                                 const WanRunOptions& options = {});

@@ -31,7 +31,7 @@ TEST_CASE("memory: the watch sees an allocation of 4 KiB and not one below") {
 TEST_CASE("memory: after two steps of each shape a step allocates nothing of 4 KiB or more") {
     if (!can_watch_allocations()) return;
     for (const char* precision : {"fp32", "bf16"}) {
-        for (const char* recompute : {"none", "full"}) {
+        for (const char* recompute : {"none", "selective", "full"}) {
             CAPTURE(precision);
             CAPTURE(recompute);
             const FakeData data(10, {{4, 2, 4, 6}, {4, 1, 6, 4}});

@@ -68,13 +68,13 @@ TEST_CASE("train: 1, 2 and 3 threads give the same bits") {
     }
 }
 
-TEST_CASE("train: recompute none and full give the same bits") {
+TEST_CASE("train: recompute none, selective and full give the same bits") {
     for (const char* precision : {"fp32", "bf16"}) {
         CAPTURE(precision);
         const FakeData data(10, kTwoShapes);
         const TempDir dir;
         std::vector<std::vector<std::pair<std::string, std::vector<float>>>> states;
-        for (const char* recompute : {"none", "full"}) {
+        for (const char* recompute : {"none", "selective", "full"}) {
             RunConfig c = tiny_config(dir / recompute);
             c.run.precision = precision;
             c.model.recompute = recompute;
@@ -83,6 +83,7 @@ TEST_CASE("train: recompute none and full give the same bits") {
             states.push_back(read_state(r.last, table_of(c, data), 1));
         }
         CHECK(differing(states[0], states[1]).empty());
+        CHECK(differing(states[0], states[2]).empty());
     }
 }
 
