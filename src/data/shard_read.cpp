@@ -36,7 +36,8 @@ T load(const char* p, int64_t i) {
     return v;
 }
 
-// Nonzero if any of n floats is infinite or NaN. Branch-free, so that it vectorises.
+// Nonzero if any of n floats is infinite or NaN. Branch-free, so that it vectorises (this file is
+// compiled with -O3).
 bool any_non_finite(const float* x, int64_t n) {
     uint32_t bad = 0;
     for (int64_t i = 0; i < n; ++i) {
