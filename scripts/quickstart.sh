@@ -45,19 +45,30 @@ vtrain=build/release/vtrain
 mkdir -p "$out"
 
 # small enough that a few minutes on two cores show what is learned
-clip=(--size 24x24 --frames 9 --fps 8 --spatial-levels 1 --text-dim 64 --text-len 8)
-if [[ -z $videos ]]; then
+size=24x24
+clip=(--fps 8 --spatial-levels 1 --text-dim 64 --text-len 8)
+cut=(--size "$size" --frames 9 --valid-fraction 0.05)
+if [[ -n $videos ]]; then
+    # pictures have a shape of their own; a few videos give many clips by overlap, and none is spared
+    # for validation
+    size=32x32
+    cut=(--shapes "${size}x9,${size}x1")
+    files=$(find "$videos" -type f ! -name '*.txt' ! -name '.*' | wc -l)
+    ((files >= 100)) || cut+=(--stride $((files < 20 ? 1 : files < 50 ? 3 : 5)))
+    ((files < 20)) || cut+=(--valid-fraction 0.05)
+else
     own=yes videos=$out/clips
     if [[ ! -e $videos ]]; then
         step "clips of moving shapes"
         rm -rf "$videos.part"
-        "$vtrain" data synth --count 1500 --mp4 "$videos.part" "${clip[@]}"
+        "$vtrain" data synth --count 1500 --mp4 "$videos.part" \
+            --size "$size" --frames 9 "${clip[@]}"
         mv "$videos.part" "$videos"
     fi
 fi
 if ! compgen -G "$out/data/*.h5" > /dev/null; then
     step "latents of $videos"
-    "$vtrain" data encode --videos "$videos" --out "$out/data" --valid-fraction 0.05 "${clip[@]}"
+    "$vtrain" data encode --videos "$videos" --out "$out/data" "${cut[@]}" "${clip[@]}"
 fi
 
 sets=(--set "data.train=$out/data/*.h5")
@@ -105,7 +116,8 @@ done < <(find "$videos" -type f ! -name '*.txt' -print0 | sort -z)
 args=()
 for p in "${prompts[@]}"; do args+=(--prompt "$p"); done
 rm -rf "$out/samples"
-"$vtrain" sample --checkpoint "$out/run" --out "$out/samples" --guidance 2 "${args[@]}"
+"$vtrain" sample --checkpoint "$out/run" --out "$out/samples" --size "$size" --frames 9 \
+    --guidance 2 "${args[@]}"
 "$vtrain" plot "$out/run" --out "$out/loss.png" --smooth 5
 
 if [[ $own == yes ]]; then

@@ -13,7 +13,7 @@ packages=(
 )
 for arg in "$@"; do
     case "$arg" in
-        --dev) packages+=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev) ;;
+        --dev) packages+=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev ffmpeg) ;;
         *) echo "usage: scripts/setup.sh [--dev]" >&2; exit 2 ;;
     esac
 done

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // vtrain data encode: videos and pictures to shards of latents. Floor 7.
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <chrono>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,9 +11,12 @@
 #include "app/data_options.h"
 #include "app/data_tools.h"
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/log.h"
+#include "core/pool.h"
 #include "core/rng.h"
 #include "data/captions.h"
+#include "data/cut.h"
 #include "data/video.h"
 
 namespace vt {
@@ -25,196 +26,319 @@ struct Args {
     EncodeArgs common;
     std::vector<fs::path> videos;
     fs::path captions;
-    double fps = 16;
-    int64_t stride = 0, max_clips = 0;
+    std::string shapes, area, aspects = "16:9,4:3,1:1,3:4,9:16", crop = "center";
+    std::vector<int64_t> durations;
+    int64_t cell = 0;
+    CutSpec cut;
     double valid_fraction = 0;
+    bool require_captions = false, no_enlarge = false, strict = false;
 };
 
 struct Video {
     fs::path path;
-    std::string id, caption;
-    bool valid = false, bad = false;
-    int64_t clips = 0;
+    std::string id;
+    std::vector<std::string> captions;
+    int64_t bytes = 0;
+    bool valid = false;
+    CutReport cut;
+};
+
+struct Found {
+    std::vector<Video> videos;
+    int64_t ignored = 0;  // files in folders that are no videos by name or content
 };
 
 // Folders are searched through; files named by the user are taken whatever their ending.
-std::vector<Video> find_videos(const std::vector<fs::path>& inputs) {
-    std::vector<Video> all;
+Found find_videos(const std::vector<fs::path>& inputs) {
+    Found out;
     std::set<fs::path> seen;
     const auto add = [&](const fs::path& path, const fs::path& id) {
-        if (!seen.insert(fs::weakly_canonical(path)).second) return;
+        std::error_code ec;
+        if (!seen.insert(fs::weakly_canonical(path, ec)).second) return;
+        const auto bytes = fs::file_size(path, ec);
         Video v;
         v.path = path;
         v.id = id.generic_string();
-        all.push_back(std::move(v));
+        v.bytes = ec ? 0 : static_cast<int64_t>(bytes);
+        out.videos.push_back(std::move(v));
     };
     for (const fs::path& input : inputs) {
-        if (!fs::exists(input)) {
+        std::error_code ec;
+        if (!fs::exists(input, ec)) {
             raise(Fault::kUser, fmt::format("--videos {}: no such file or folder", input.string()));
         }
-        if (!fs::is_directory(input)) {
+        if (!fs::is_directory(input, ec)) {
             add(input, input.lexically_normal());
             continue;
         }
         std::vector<fs::path> files;
-        const auto options = fs::directory_options::skip_permission_denied;
-        for (const auto& e : fs::recursive_directory_iterator(input, options)) {
-            if (e.is_regular_file() && looks_like_video(e.path())) files.push_back(e.path());
+        const auto options = fs::directory_options::skip_permission_denied |
+                             fs::directory_options::follow_directory_symlink;
+        for (fs::recursive_directory_iterator it(input, options, ec), end; it != end;
+             it.increment(ec)) {
+            const std::string name = it->path().filename().string();
+            if (name.front() == '.') {  // hidden, also the leavings of other systems
+                if (it->is_directory(ec)) it.disable_recursion_pending();
+                continue;
+            }
+            if (it.depth() > 64) it.disable_recursion_pending();  // a link to a folder above itself
+            if (!it->is_regular_file(ec)) continue;
+            if (looks_like_video(it->path())) {
+                files.push_back(it->path());
+            } else {
+                ++out.ignored;
+            }
+        }
+        if (ec) {
+            raise(Fault::kSystem, fmt::format("--videos {}: {}", input.string(), ec.message()));
         }
         std::sort(files.begin(), files.end());
         for (const fs::path& f : files) add(f, f.lexically_relative(input));
     }
     // ids are unique: where two folders hold equal names, the whole path is the id
     std::map<std::string, int> uses;
-    for (const Video& v : all) ++uses[v.id];
-    for (Video& v : all) {
+    for (const Video& v : out.videos) ++uses[v.id];
+    for (Video& v : out.videos) {
         if (uses[v.id] > 1) v.id = v.path.lexically_normal().generic_string();
     }
-    return all;
+    return out;
 }
 
-void set_captions(std::vector<Video>& videos, const fs::path& table) {
-    const Captions captions = table.empty() ? Captions{} : Captions::load(table);
+void set_captions(std::vector<Video>& videos, const Args& a) {
+    const Captions table = a.captions.empty() ? Captions{} : Captions::load(a.captions);
     int64_t missing = 0;
     for (Video& v : videos) {
-        auto found = captions.find(v.path);
-        if (!found && !table.empty()) ++missing;
-        if (!found) found = caption_beside(v.path);
-        v.caption = found ? *found : caption_of_name(v.path);
+        v.captions = table.find(v.path);
+        if (v.captions.empty()) {
+            ++missing;
+            try {
+                if (const auto beside = caption_beside(v.path)) v.captions = {*beside};
+            } catch (const Error& e) {
+                if (e.fault() != Fault::kData) throw;
+                v.cut.refused = e.message();
+                v.cut.kind = "caption is not UTF-8 text";
+            }
+        }
+        const auto empty = [](const std::string& c) { return c.empty(); };
+        if (a.require_captions && std::all_of(v.captions.begin(), v.captions.end(), empty) &&
+            v.cut.refused.empty()) {
+            v.cut.refused = v.cut.kind = "no caption";
+        }
+        if (v.captions.empty()) v.captions = {caption_of_name(v.path)};
     }
+    if (a.captions.empty()) return;
     if (missing > 0) {
-        warn("{} of {} files have no caption in {}; a .txt beside the file or its name is used",
-             missing, videos.size(), table.string());
+        warn("{} of {} files have no caption in {}; {}", missing, videos.size(),
+             a.captions.string(),
+             a.require_captions ? "those without a .txt beside them are left out"
+                                : "a .txt beside the file or its name is used");
+    }
+    std::vector<fs::path> paths;
+    for (const Video& v : videos) paths.push_back(v.path);
+    const auto unused = table.unused(paths);
+    if (!unused.empty()) {
+        warn("{} of {} names in {} are no files here, \"{}\" first", unused.size(), table.size(),
+             a.captions.string(), unused.front());
     }
 }
 
-// Whole files are set aside, so that no clip's neighbour is in the other part.
+// Whole files are set aside, each by a keyed hash of its own id: what else is there does not
+// matter, so a set that grows keeps its split, and no clip's neighbour is in the other part. Where
+// chance leaves one side without any, the file nearest to the border changes sides.
 void set_valid(std::vector<Video>& videos, double fraction, uint64_t seed) {
-    const auto n = static_cast<int64_t>(videos.size());
     if (fraction <= 0) return;
-    if (n < 2) {
+    std::vector<std::pair<double, Video*>> places;
+    for (Video& v : videos) {
+        if (!v.cut.refused.empty()) continue;
+        places.emplace_back(random_unit(seed, Purpose::kOrder, xxh3(v.id), 0), &v);
+    }
+    if (places.size() < 2) {
         warn("--valid-fraction needs two files or more; none is set aside");
         return;
     }
-    const int64_t want =
-        std::clamp<int64_t>(std::llround(fraction * static_cast<double>(n)), 1, n - 1);
-    for (int64_t i = 0; i < n; ++i) {
-        const uint64_t place = keyed_permutation(seed, Purpose::kOrder, 0, static_cast<uint64_t>(n),
-                                                 static_cast<uint64_t>(i));
-        videos[static_cast<size_t>(i)].valid = static_cast<int64_t>(place) < want;
-    }
+    std::sort(places.begin(), places.end());
+    for (const auto& [place, v] : places) v->valid = place < fraction;
+    places.front().second->valid = true;
+    places.back().second->valid = false;
 }
 
-// Says how far a pass is, at most every two seconds.
-class Progress {
-  public:
-    Progress(int pass, size_t files) : pass_(pass), files_(files), next_(Clock::now() + kPeriod) {}
-    void tick(size_t file, int64_t clips) {
-        if (Clock::now() < next_) return;
-        next_ = Clock::now() + kPeriod;
-        say("pass {} of 2: file {} of {}, {} clips", pass_, file + 1, files_, clips);
-    }
-
-  private:
-    using Clock = std::chrono::steady_clock;
-    static constexpr std::chrono::seconds kPeriod{2};
-    int pass_;
-    size_t files_;
-    Clock::time_point next_;
-};
-
-// Cuts one file into clips and hands them on. Returns how many. kData as read_video says, and for a
-// file too short for one clip.
-int64_t cut_video(const Video& v, const Args& a,
-                  const std::function<void(const Clip&, int64_t)>& to) {
-    const EncodeSpec& spec = a.common.spec;
-    const int64_t stride = a.stride > 0 ? a.stride : spec.T;
-    const auto frame_bytes = static_cast<size_t>(spec.H * spec.W * 3);
-    Clip clip{.T = spec.T, .H = spec.H, .W = spec.W, .fps = a.fps, .rgb = {}};
-    int64_t frames = 0, clips = 0;
-    int64_t skip = 0;  // frames between clips when the stride is longer than a clip
-    (void)read_video(v.path, {.fps = a.fps}, [&](const VideoFrame& f) {
-        ++frames;
-        if (skip > 0) {
-            --skip;
-            return true;
+// Cuts all files, several at once. Refusals are told as they come.
+void cut_all(std::vector<Video>& videos, const Args& a, const ClipSink& sink) {
+    Pool pool(a.common.spec.threads);
+    CutSpec spec = a.cut;
+    // few files: the decoders take the other cores
+    const auto files = static_cast<int64_t>(videos.size());
+    spec.threads = static_cast<int>(std::max<int64_t>(1, pool.threads() / files));
+    int64_t all_bytes = 1;
+    for (const Video& v : videos) all_bytes += v.bytes;
+    Progress progress("reading");
+    std::atomic<int64_t> bytes{0}, done{0}, clips{0};
+    std::atomic<bool> failed{false};
+    pool.parallel_for(files, [&](int64_t i, int /*thread*/) {
+        if (failed) return;
+        Video& v = videos[static_cast<size_t>(i)];
+        const auto tell = [&](int64_t part) {
+            progress.tick(static_cast<double>(bytes + part) / static_cast<double>(all_bytes),
+                          fmt::format("file {} of {}, {} clips", done.load(), files, clips.load()));
+        };
+        try {
+            const uint64_t first = xxh3(v.id);
+            if (v.cut.refused.empty()) {
+                v.cut = cut_video(v.path, spec, [&](const Clip& clip, int64_t k) {
+                    const size_t n = v.captions.size();
+                    sink({.file = i,
+                          .clip = k,
+                          .id = fmt::format("{}#{}", v.id, k),
+                          .caption = v.captions[(first + static_cast<uint64_t>(k)) % n],
+                          .valid = v.valid,
+                          .pixels = &clip});
+                    ++clips;
+                    tell(0);
+                });
+            }
+            if (!v.cut.refused.empty()) {
+                warn("left out: {}: {}", v.path.string(), v.cut.refused);
+            } else if (!v.cut.trouble.empty()) {
+                warn("damaged: {}: {}; {} clips are used", v.path.string(), v.cut.trouble,
+                     v.cut.clips);
+            }
+        } catch (...) {
+            failed = true;  // the others need not go on
+            throw;
         }
-        const auto fitted = resize_crop(f.rgb, f.H, f.W, spec.H, spec.W);
-        clip.rgb.insert(clip.rgb.end(), fitted.begin(), fitted.end());
-        if (clip.rgb.size() < frame_bytes * static_cast<size_t>(spec.T)) return true;
-        to(clip, clips++);
-        const auto drop = static_cast<int64_t>(frame_bytes) * std::min(stride, spec.T);
-        clip.rgb.erase(clip.rgb.begin(), clip.rgb.begin() + drop);
-        skip = std::max(int64_t{0}, stride - spec.T);
-        return a.max_clips == 0 || clips < a.max_clips;
+        bytes += v.bytes;
+        ++done;
+        tell(0);
     });
-    if (clips == 0) {
-        raise(Fault::kData,
-              fmt::format("{}: {} frames at {} fps, a clip needs {}", v.path.string(), frames,
-                          a.fps > 0 ? fmt::format("{:g}", a.fps) : "its own", spec.T));
+}
+
+void say_summary(const Found& found, int64_t refused) {
+    const auto files = static_cast<int64_t>(found.videos.size());
+    std::map<std::string, int64_t> reasons;
+    std::map<std::string, std::pair<int64_t, double>> shapes;  // files, crop of all
+    for (const Video& v : found.videos) {
+        if (!v.cut.refused.empty()) {
+            ++reasons[v.cut.kind];
+        } else {
+            auto& [n, crop] = shapes[name_of(v.cut.shape)];
+            ++n;
+            crop += v.cut.crop;
+        }
     }
-    return clips;
+    say("taken: {} of {} files{}", files - refused, files,
+        found.ignored > 0 ? fmt::format("; {} more are no videos by name or content", found.ignored)
+                          : "");
+    for (const auto& [name, of] : shapes) {
+        say("  {:>14}  {:>8} files, {:.0f} % of the picture cropped", name, of.first,
+            100 * of.second / static_cast<double>(of.first));
+    }
+    if (refused == 0) return;
+    say("left out: {} of {} files", refused, files);
+    for (const auto& [kind, n] : reasons) say("  {:>8}  {}", n, kind);
+}
+
+void finish_args(Args& a) {
+    check_range("--fps", a.cut.fps, 0, 1000);
+    check_range("--valid-fraction", a.valid_fraction, 0, 0.99);
+    check_range("--max-crop", a.cut.max_crop, 0, 1);
+    const int64_t ns = int64_t{1} << a.common.spec.codec.ls;
+    if (!a.shapes.empty()) a.common.shapes = parse_shapes(a.shapes, "--shapes");
+    if (!a.area.empty()) {
+        int64_t H = 0, W = 0;
+        parse_size(a.area, &H, &W);
+        ShapeGrid grid{.area = H * W,
+                       .aspects = parse_aspects(a.aspects),
+                       .frames = a.durations,
+                       .cell = a.cell > 0 ? a.cell : 2 * ns};
+        if (grid.frames.empty()) grid.frames = {a.common.frames};
+        a.common.shapes = make_shapes(grid);
+    }
+    finish_encode_args(a.common);
+    a.common.spec.fps = a.cut.fps;
+    a.cut.shapes = a.common.spec.shapes;
+    a.cut.enlarge = !a.no_enlarge;
+    a.cut.crop = a.crop == "top" ? Crop::kTop : a.crop == "none" ? Crop::kSqueeze : Crop::kCenter;
 }
 
 int encode(Args& a) {
-    finish_encode_args(a.common);
+    finish_args(a);
     if (!have_video()) {
         raise(Fault::kUser, "this vtrain was built without libav and reads no videos",
               "install the libav development packages and configure with -DVTRAIN_LIBAV=ON");
     }
-    if (a.fps < 0 || a.fps > 1000 || a.stride < 0 || a.max_clips < 0 || a.valid_fraction < 0 ||
-        a.valid_fraction >= 1) {
-        raise(Fault::kUser,
-              fmt::format("--fps {} (0 to 1000), --stride {}, --max-clips {} (0 or more), "
-                          "--valid-fraction {} (0 to below 1): out of range",
-                          a.fps, a.stride, a.max_clips, a.valid_fraction));
-    }
-    a.common.spec.fps = a.fps;
-    std::vector<Video> videos = find_videos(a.videos);
+    Found found = find_videos(a.videos);
+    std::vector<Video>& videos = found.videos;
     if (videos.empty()) {
         raise(Fault::kUser, fmt::format("--videos {}: no video or picture files there",
                                         a.videos.front().string()));
     }
-    set_captions(videos, a.captions);
+    set_captions(videos, a);
     set_valid(videos, a.valid_fraction, a.common.seed);
 
-    const bool counted = a.common.spec.mean.empty();  // there is a first pass
-    const auto source = [&](int pass, const ClipSink& sink) {
-        Progress progress(pass, videos.size());
-        int64_t total = 0;
-        for (size_t i = 0; i < videos.size(); ++i) {
-            Video& v = videos[i];
-            if (v.bad) continue;
-            try {
-                const int64_t clips = cut_video(v, a, [&](const Clip& clip, int64_t k) {
-                    // a file must not change between the passes; what is new is left out
-                    if (pass == 2 && counted && k >= v.clips) return;
-                    sink({.id = fmt::format("{}#{}", v.id, k),
-                          .caption = v.caption,
-                          .valid = v.valid,
-                          .clip = &clip});
-                    progress.tick(i, ++total);
-                });
-                if (pass == 1) v.clips = clips;
-            } catch (const Error& e) {
-                if (e.fault() != Fault::kData) throw;
-                v.bad = true;
-                warn("left out: {}", e.message());
-            }
-        }
+    const auto refused = [&] {
+        return std::count_if(videos.begin(), videos.end(),
+                             [](const Video& v) { return !v.cut.refused.empty(); });
     };
-    const EncodeReport report = encode_dataset(a.common.out, a.common.spec, source);
-
-    const auto bad =
-        std::count_if(videos.begin(), videos.end(), [](const Video& v) { return v.bad; });
+    Progress writing("writing shards");
+    const EncodeReport report = encode_dataset(
+        a.common.out, a.common.spec,
+        [&](const ClipSink& sink) {
+            cut_all(videos, a, sink);
+            if (a.strict && refused() > 0) {
+                say_summary(found, refused());
+                raise(Fault::kData,
+                      fmt::format("--strict: {} of {} files were left out, see above; nothing was "
+                                  "written",
+                                  refused(), videos.size()));
+            }
+        },
+        [&](int64_t done, int64_t of) {
+            writing.tick(static_cast<double>(done) / static_cast<double>(of),
+                         fmt::format("sample {} of {}", done, of));
+        });
+    say_summary(found, refused());
     if (report.train == 0) {
         raise(Fault::kData,
-              fmt::format("nothing was encoded: {} of {} files were left out, see above", bad,
+              fmt::format("nothing was encoded: {} of {} files were left out, see above", refused(),
                           videos.size()));
     }
     say_report(a.common, report);
-    if (bad > 0) say("{} of {} files were left out, see above", bad, videos.size());
     return 0;
+}
+
+void add_shape_options(CLI::App& c, Args& a) {
+    CLI::Option* shapes = c.add_option(
+        "--shapes", a.shapes,
+        "Several shapes at once, height x width x frames: 256x448x17,448x256x17,320x320x1. Each "
+        "file goes to the one that fits it best, pictures to those of one frame");
+    CLI::Option* area = c.add_option(
+        "--area", a.area,
+        "Shapes made for you: of about this area, e.g. 256x448, one for each of --aspects and "
+        "--durations");
+    c.add_option("--aspects", a.aspects, "Width to height, for --area")
+        ->needs(area)
+        ->capture_default_str();
+    c.add_option("--durations", a.durations, "Frames, for --area, e.g. 1,17,33; --frames if absent")
+        ->delimiter(',')
+        ->needs(area)
+        ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+    c.add_option("--cell", a.cell,
+                 "Heights and widths of --area are multiples of it; 0: twice the codec's, so that "
+                 "latents divide into patches of 2")
+        ->needs(area)
+        ->check(CLI::Range(int64_t{0}, int64_t{4096}));
+    shapes->excludes(area);
+    for (CLI::Option* o : {shapes, area}) o->excludes(c.get_option("--size"));
+    shapes->excludes(c.get_option("--frames"));
+    c.add_option("--crop", a.crop,
+                 "What is kept where shapes differ: center; top: the upper end of tall pictures; "
+                 "none: all, with sides scaled unequally")
+        ->check(CLI::IsMember({"center", "top", "none"}))
+        ->capture_default_str();
+    c.add_option("--max-crop", a.cut.max_crop,
+                 "Leave files out of which a larger share would be cropped (or squeezed) away")
+        ->capture_default_str();
+    c.add_flag("--no-enlarge", a.no_enlarge, "Leave files out that are smaller than their shape");
 }
 
 }  // namespace
@@ -225,14 +349,25 @@ void add_data_encode(CLI::App& data, Work& work) {
     const auto a = std::make_shared<Args>();
     c->add_option("--videos", a->videos, "Folders and files")->required();
     add_encode_options(*c, a->common, true);
-    c->add_option("--captions", a->captions,
-                  "Table of captions: .txt (NAME tab caption), .csv or .jsonl; without it NAME.txt "
-                  "beside each file, or else the words of its name");
-    c->add_option("--fps", a->fps, "Frames per second of the clips; 0 keeps each file's own")
+    add_shape_options(*c, *a);
+    c->add_option(
+        "--captions", a->captions,
+        "Table of captions: .txt (NAME tab caption), .csv, .tsv, .jsonl or .json; without "
+        "it NAME.txt beside each file, or else the words of its name");
+    c->add_flag("--require-captions", a->require_captions,
+                "Leave files out whose caption would be made of their name, or is empty");
+    c->add_option("--fps", a->cut.fps, "Frames per second of the clips; 0 keeps each file's own")
         ->capture_default_str();
-    c->add_option("--stride", a->stride, "Frames from one clip's start to the next; 0: --frames");
-    c->add_option("--max-clips", a->max_clips, "Clips per file; 0: all");
-    c->add_option("--valid-fraction", a->valid_fraction, "Share of files set aside in OUT/valid");
+    constexpr int64_t kMost = int64_t{1} << 40;
+    c->add_option("--stride", a->cut.stride,
+                  "Frames from one clip's start to the next; 0: a clip's length, and for stills "
+                  "out of videos one second")
+        ->check(CLI::Range(int64_t{0}, kMost));
+    c->add_option("--max-clips,--max-clips-per-video", a->cut.max_clips, "Clips per file; 0: all")
+        ->check(CLI::Range(int64_t{0}, kMost));
+    c->add_option("--valid-fraction", a->valid_fraction,
+                  "Share of files set aside in OUT/valid, by a hash of seed and file name");
+    c->add_flag("--strict", a->strict, "Write nothing and exit 3 if any file has to be left out");
     c->callback([a, &work] { work = [a] { return encode(*a); }; });
 }
 

@@ -2,6 +2,7 @@
 #include "app/data_options.h"
 
 #include <charconv>
+#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,9 @@ namespace {
 
 // The codec must be the same; text and fps too, or the shards could not be used together.
 void take_stats(EncodeArgs& a) {
+    if (!fs::exists(a.stats_from)) {
+        raise(Fault::kUser, fmt::format("--stats-from {}: no such file", a.stats_from.string()));
+    }
     const auto indexed = index_files({a.stats_from}, {});
     if (!indexed[0].index) {
         raise(Fault::kData,
@@ -45,7 +49,7 @@ void add_encode_options(CLI::App& command, EncodeArgs& a, bool out_required) {
     command.add_option("--size", a.size, "Height x width of every clip, e.g. 256x448")
         ->capture_default_str();
     command
-        .add_option("--frames", a.spec.T, "Frames per clip: 1 + a multiple of 2^temporal-levels")
+        .add_option("--frames", a.frames, "Frames per clip: 1 + a multiple of 2^temporal-levels")
         ->capture_default_str();
     command.add_option("--temporal-levels", a.spec.codec.lt, "Halvings in time")
         ->check(CLI::Range(0, 4))
@@ -65,7 +69,12 @@ void add_encode_options(CLI::App& command, EncodeArgs& a, bool out_required) {
     command.add_option("--stats-from", a.stats_from,
                        "Shard whose mean and std per channel to take over, so that data sets of "
                        "several shapes can be trained on together");
-    command.add_option("--seed", a.seed, "Seed")->capture_default_str();
+    command.add_option("--seed", a.seed, "Seed")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    command.add_option("--threads", a.spec.threads, "Threads; 0: all the process may use")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
 }
 
 void parse_size(const std::string& text, int64_t* H, int64_t* W) {
@@ -80,19 +89,58 @@ void parse_size(const std::string& text, int64_t* H, int64_t* W) {
 }
 
 void finish_encode_args(EncodeArgs& a) {
-    parse_size(a.size, &a.spec.H, &a.spec.W);
+    if (a.shapes.empty()) {
+        ClipShape s{.T = a.frames};
+        parse_size(a.size, &s.H, &s.W);
+        if (s.T > 65536) raise(Fault::kUser, fmt::format("--frames {}: at most 65536", s.T));
+        a.spec.shapes = {s};
+    } else {
+        a.spec.shapes = a.shapes;
+    }
     a.spec.dtype = a.dtype == "f32" ? DType::kF32 : DType::kBF16;
     if (!a.stats_from.empty()) take_stats(a);
     check_spec(a.spec);
+}
+
+void check_range(const char* option, double value, double low, double high) {
+    if (std::isfinite(value) && value >= low && value <= high) return;
+    raise(Fault::kUser,
+          fmt::format("{} {}: must be between {:g} and {:g}", option, value, low, high));
+}
+
+Progress::Progress(std::string what) : what_(std::move(what)) {}
+
+void Progress::tick(double share, const std::string& where) {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    if (begin_ == Clock::time_point{}) {  // the work begins now
+        begin_ = now;
+        next_ = now + std::chrono::seconds(2);
+    }
+    if (now < next_) return;
+    next_ = now + std::chrono::seconds(2);
+    const double spent = std::chrono::duration<double>(now - begin_).count();
+    const double left = share > 0 ? spent * (1 - share) / share : 0;
+    const auto clock = [](double s) {
+        const auto n = static_cast<int64_t>(s + 0.5);
+        return n < 100 ? fmt::format("{} s", n)
+                       : fmt::format("{} h {:02} min", n / 3600, n % 3600 / 60);
+    };
+    say("{}: {}, {:.0f} %, {} so far, about {} left", what_, where, 100 * share, clock(spent),
+        clock(left));
 }
 
 void say_report(const EncodeArgs& a, const EncodeReport& r) {
     const LatentFacts& f = r.facts;
     say("wrote {} training and {} validation samples in {} shard(s), {:.1f} MB, to {}", r.train,
         r.valid, r.shards, static_cast<double>(r.bytes) / 1e6, a.out.string());
-    say("latents {} of {} channels x {} x {} x {}, {}; text {} of {} rows x {}", f.codec,
-        f.channels, (a.spec.T - 1) / f.scale[0] + 1, a.spec.H / f.scale[1], a.spec.W / f.scale[2],
-        a.dtype, f.text_encoder, f.text_len, f.text_dim);
+    say("latents {} of {} channels, {}; text {} of {} rows x {}", f.codec, f.channels, a.dtype,
+        f.text_encoder, f.text_len, f.text_dim);
+    for (const EncodeReport::Part& p : r.parts) {
+        say("  {:>14}  latent {} x {} x {}  {:>8} training {:>6} validation  {:.1f} MB",
+            name_of(p.shape), (p.shape.T - 1) / f.scale[0] + 1, p.shape.H / f.scale[1],
+            p.shape.W / f.scale[2], p.train, p.valid, static_cast<double>(p.bytes) / 1e6);
+    }
 }
 
 FactsGiven FactsArgs::given() const {

@@ -30,6 +30,7 @@ struct Flags {
     std::vector<std::string> prompts;
     int64_t frames = 0, steps = 30, seed = 1, count = 1, threads = 0;
     double guidance = 5.0, shift = 0;
+    bool gif = false;
 };
 
 std::vector<std::string> all_prompts(const Flags& f) {
@@ -186,7 +187,8 @@ void make_folder(const std::string& path) {
     // what an earlier call left would pass for this one's
     for (const auto& entry : fs::directory_iterator(path)) {
         const std::string name = entry.path().filename().string();
-        if (name.rfind("sample-", 0) == 0 && name.ends_with(".mp4")) fs::remove(entry.path());
+        if (name.rfind("sample-", 0) == 0 && (name.ends_with(".mp4") || name.ends_with(".gif")))
+            fs::remove(entry.path());
     }
 }
 
@@ -260,10 +262,11 @@ int sample(const Flags& f) {
             say("  sample {}: \"{}\" ({:.1f} s)", index, prompts[p], seconds_now() - begin);
         }
     }
-    const SampleFiles files = write_samples(f.out, facts, shape, samples, texts.empty);
+    const SampleFiles files = write_samples(f.out, facts, shape, samples, texts.empty, f.gif);
     say("latents: {}", files.latents.string());
     if (!files.sheet.empty()) say("contact sheet: {}", files.sheet.string());
     for (const fs::path& v : files.videos) say("video: {}", v.string());
+    for (const fs::path& v : files.gifs) say("gif: {}", v.string());
     if (files.sheet.empty()) {
         say("the codec '{}' is not built in: decode the latents with it", facts.codec);
     }
@@ -300,6 +303,7 @@ void add_sample_command(CLI::App& app, Work& work) {
         ->capture_default_str();
     sub->add_option("--text", f->text_file,
                     "embeddings of the captions, for encoders not built in");
+    sub->add_flag("--gif", f->gif, "also write each video as an animated GIF (needs libav)");
     sub->add_option("--device", f->device, "auto, cpu or cuda")->capture_default_str();
     sub->add_option("--threads", f->threads, "0: all the process may use")
         ->check(CLI::Range(0, 1024))

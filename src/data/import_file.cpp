@@ -403,9 +403,9 @@ ShardSample ImportFile::read(int64_t row, const Captions& captions, int64_t text
     ShardSample out;
     const bool batched = spec_.layout[0] == 'N' && count_ > 1;
     out.id = batched ? fmt::format("{}#{}", input_.name, row) : input_.name;
-    std::optional<std::string> caption = captions.find(out.id);
+    std::optional<std::string> caption = captions.first(out.id);
     if (!caption && !batched)
-        caption = captions.find(input_.name + input_.path.extension().string());
+        caption = captions.first(input_.name + input_.path.extension().string());
     if (!caption) caption = beside.captions[r];
     if (beside.ids[r]) out.id = *beside.ids[r];
     *has_caption = caption.has_value();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "data/publish.h"
 
+#include <algorithm>
 #include <cmath>
-#include <sys/file.h>
-#include <system_error>
 
 #include "core/check.h"
 
@@ -38,55 +37,12 @@ std::vector<double> ChannelMoments::std() const {
     return out;
 }
 
-static bool holds_shards(const fs::path& dir) {
-    std::error_code ec;
-    for (const auto& e : fs::directory_iterator(dir, ec)) {
-        if (e.path().extension() == ".h5") return true;
-    }
-    return false;
-}
-
-ShardFolder::ShardFolder(fs::path out, int64_t samples_per_shard, DType dtype)
-    : out_(std::move(out)),
-      dir_(out_ / ".encoding"),
-      made_out_(!fs::exists(out_)),
-      samples_per_shard_(samples_per_shard),
-      dtype_(dtype) {
-    if (holds_shards(out_) || holds_shards(out_ / "valid")) {
-        raise(Fault::kUser, fmt::format("{} already holds shards (*.h5)", out_.string()),
+ShardFolder::ShardFolder(const fs::path& out, int64_t samples_per_shard, DType dtype)
+    : staging_(out), samples_per_shard_(samples_per_shard), dtype_(dtype) {
+    if (holds_shards(out) || holds_shards(out / "valid")) {
+        raise(Fault::kUser, fmt::format("{} already holds shards (*.h5)", out.string()),
               "give another --out, or remove them first");
     }
-    try {
-        fs::create_directories(dir_);
-        lock_ = create_write(dir_ / "lock");
-        if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-            busy_ = true;
-            raise(Fault::kUser, fmt::format("{} is being written by another run", out_.string()));
-        }
-        for (const bool valid : {false, true}) {
-            fs::remove_all(part(valid));
-            fs::create_directories(part(valid));
-        }
-    } catch (const fs::filesystem_error& e) {
-        cleanup();
-        raise(Fault::kSystem,
-              fmt::format("cannot prepare {}: {}", out_.string(), e.code().message()));
-    } catch (...) {
-        cleanup();
-        throw;
-    }
-}
-
-ShardFolder::~ShardFolder() {
-    series_.clear();
-    cleanup();
-}
-
-void ShardFolder::cleanup() noexcept {
-    if (busy_) return;
-    std::error_code ec;
-    fs::remove_all(dir_, ec);
-    if (made_out_) fs::remove(out_, ec);  // only if nothing is in it
 }
 
 void ShardFolder::add(const std::string& name, bool valid, const LatentFacts& facts,
@@ -95,8 +51,8 @@ void ShardFolder::add(const std::string& name, bool valid, const LatentFacts& fa
     Series& s = series_[{name, valid}];
     if (s.writer == nullptr) {
         const std::string file = fmt::format("{}-{:05}.h5", name, s.names.size());
-        s.writer = std::make_unique<ShardWriter>(part(valid) / file, facts, shape, empty_text,
-                                                 ShardOptions{.dtype = dtype_});
+        s.writer = std::make_unique<ShardWriter>(staging_.part(valid) / file, facts, shape,
+                                                 empty_text, ShardOptions{.dtype = dtype_});
         s.names.push_back(file);
     }
     s.writer->add(sample);
@@ -121,29 +77,8 @@ void ShardFolder::close() {
 
 void ShardFolder::publish() {
     close();
-    try {
-        for (const bool valid : {false, true}) {
-            const fs::path to = valid ? out_ / "valid" : out_;
-            bool any = false;
-            for (const auto& [key, s] : series_) {
-                if (key.second != valid) continue;
-                for (const std::string& name : s.names) {
-                    if (!any) fs::create_directories(to);
-                    any = true;
-                    fs::rename(part(valid) / name, to / name);
-                    published_.push_back(to / name);
-                    bytes_ += static_cast<int64_t>(fs::file_size(to / name));
-                }
-            }
-            if (any) fsync_dir(to);
-        }
-    } catch (const fs::filesystem_error& e) {
-        std::error_code ec;
-        for (const fs::path& p : published_) fs::remove(p, ec);
-        published_.clear();
-        raise(Fault::kSystem,
-              fmt::format("cannot move shards into {}: {}", out_.string(), e.code().message()));
-    }
+    published_ = staging_.publish();
+    for (const fs::path& p : published_) bytes_ += static_cast<int64_t>(fs::file_size(p));
 }
 
 }  // namespace vt

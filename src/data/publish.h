@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/shard.h"
+#include "data/staging.h"
 
 namespace vt {
 
@@ -30,13 +31,11 @@ class ChannelMoments {
     std::vector<double> sum_, square_;
 };
 
-// Works in OUT/.encoding, which is locked while in use and gone afterwards, whatever happens; what
-// a killed run left there is removed by the next.
+// Works in OUT/.encoding (see Staging).
 class ShardFolder {
   public:
     /// kUser if `out` already holds shards or another run writes it.
-    ShardFolder(fs::path out, int64_t samples_per_shard, DType dtype);
-    ~ShardFolder();
+    ShardFolder(const fs::path& out, int64_t samples_per_shard, DType dtype);
     ShardFolder(const ShardFolder&) = delete;
     ShardFolder& operator=(const ShardFolder&) = delete;
 
@@ -48,27 +47,24 @@ class ShardFolder {
              const ShardSample& sample);
     /// Closes the open shards of every series (they hold two files open each).
     void close();
-    /// Moves everything to its place. On an error nothing is left there.
+    /// Moves everything to its place, as Staging says.
     void publish();
 
     [[nodiscard]] int64_t train() const { return samples_[0]; }
     [[nodiscard]] int64_t valid() const { return samples_[1]; }
     [[nodiscard]] int64_t shards() const { return static_cast<int64_t>(published_.size()); }
     [[nodiscard]] int64_t bytes() const { return bytes_; }  // of what is published
+    [[nodiscard]] const std::vector<fs::path>& files() const { return published_; }
+    [[nodiscard]] const fs::path& workplace() const { return staging_.dir(); }
 
   private:
     struct Series {
         std::unique_ptr<ShardWriter> writer;
         std::vector<std::string> names;
     };
-    [[nodiscard]] fs::path part(bool valid) const { return dir_ / (valid ? "valid" : "train"); }
-    void cleanup() noexcept;
-
-    fs::path out_, dir_;
-    bool made_out_ = false, busy_ = false;
+    Staging staging_;
     int64_t samples_per_shard_ = 0;
     DType dtype_ = DType::kBF16;
-    Fd lock_;
     std::map<std::pair<std::string, bool>, Series> series_;
     std::array<int64_t, 2> samples_{};
     std::vector<fs::path> published_;

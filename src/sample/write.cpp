@@ -38,7 +38,7 @@ Clip watchable(const Clip& clip) {
 
 SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const LatentShape& shape,
                           const std::vector<Sample>& samples,
-                          const std::vector<float>& empty_caption_text) {
+                          const std::vector<float>& empty_caption_text, bool gif) {
     VT_CHECK(!samples.empty(), "no samples to write");
     std::error_code ec;
     fs::create_directories(dir, ec);
@@ -70,7 +70,11 @@ SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const L
     if (!have_video()) return files;
     for (size_t i = 0; i < samples.size(); ++i) {
         files.videos.push_back(dir / fmt::format("sample-{:06}.mp4", samples[i].index));
-        write_mp4(files.videos.back(), watchable(clips[i]));
+        const Clip shown = watchable(clips[i]);
+        write_mp4(files.videos.back(), shown);
+        if (!gif) continue;
+        files.gifs.push_back(dir / fmt::format("sample-{:06}.gif", samples[i].index));
+        write_gif(files.gifs.back(), shown);
     }
     return files;
 }

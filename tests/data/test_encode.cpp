@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "core/check.h"
-#include "data/captions.h"
 #include "data/encode.h"
 #include "data/loader.h"
 #include "data/synth.h"
@@ -17,9 +16,7 @@ namespace {
 
 EncodeSpec small_spec() {
     EncodeSpec spec;
-    spec.T = 5;
-    spec.H = 16;
-    spec.W = 24;
+    spec.shapes = {{.H = 16, .W = 24, .T = 5}};
     spec.fps = 8;
     spec.text_dim = 16;
     spec.text_len = 10;
@@ -28,14 +25,20 @@ EncodeSpec small_spec() {
     return spec;
 }
 
-void synth_source(const EncodeSpec& spec, int64_t train, int64_t valid, const ClipSink& sink) {
-    for (int64_t i = 0; i < train + valid; ++i) {
+// Clip i has the spec's shape i modulo their number; `backwards` hands the last one over first.
+void synth_source(const EncodeSpec& spec, int64_t train, int64_t valid, const ClipSink& sink,
+                  bool backwards = false) {
+    for (int64_t n = 0; n < train + valid; ++n) {
+        const int64_t i = backwards ? train + valid - 1 - n : n;
+        const ClipShape& c = spec.shapes[static_cast<size_t>(i) % spec.shapes.size()];
         const SynthClip s = synth_clip(2, static_cast<uint64_t>(i),
-                                       {.T = spec.T, .H = spec.H, .W = spec.W, .fps = spec.fps});
-        sink({.id = fmt::format("s{}", i),
+                                       {.T = c.T, .H = c.H, .W = c.W, .fps = spec.fps});
+        sink({.file = i,
+              .clip = 0,
+              .id = fmt::format("s{}", i),
               .caption = s.caption,
               .valid = i >= train,
-              .clip = &s.clip});
+              .pixels = &s.clip});
     }
 }
 
@@ -57,8 +60,7 @@ TEST_SUITE("data") {
         const test::TempDir dir;
         const EncodeSpec spec = small_spec();
         const EncodeReport report = encode_dataset(
-            dir / "out", spec,
-            [&](int /*pass*/, const ClipSink& sink) { synth_source(spec, 10, 3, sink); });
+            dir / "out", spec, [&](const ClipSink& sink) { synth_source(spec, 10, 3, sink); });
         CHECK(report.train == 10);
         CHECK(report.valid == 3);
         CHECK(report.shards == 4);  // 4 + 4 + 2, and 3
@@ -98,23 +100,18 @@ TEST_SUITE("data") {
             }
         }
         CHECK_THROWS_WITH_AS(
-            (void)encode_dataset(dir / "out", spec,
-                                 [](int /*pass*/, const ClipSink& /*sink*/) { FAIL("read"); }),
+            (void)encode_dataset(dir / "out", spec, [](const ClipSink& /*sink*/) { FAIL("read"); }),
             doctest::Contains("already holds shards"), Error);
     }
 
     TEST_CASE("encode: statistics taken over make data sets of two shapes one") {
         const test::TempDir dir;
         EncodeSpec spec = small_spec();
-        const auto source = [&](int pass, const ClipSink& sink) {
-            CHECK((pass == 2 || spec.mean.empty()));
-            synth_source(spec, 4, 0, sink);
-        };
+        const auto source = [&](const ClipSink& sink) { synth_source(spec, 4, 0, sink); };
         const EncodeReport first = encode_dataset(dir / "a", spec, source);
         spec.mean = first.facts.mean;
         spec.std = first.facts.std;
-        spec.T = 1;
-        spec.H = 32;
+        spec.shapes = {{.H = 32, .W = 24, .T = 1}};
         const EncodeReport second = encode_dataset(dir / "b", spec, source);
         CHECK(second.train == 4);
         auto files = files_in(dir / "a");
@@ -128,64 +125,125 @@ TEST_SUITE("data") {
     TEST_CASE("encode: an error in the middle leaves nothing") {
         const test::TempDir dir;
         const EncodeSpec spec = small_spec();
-        for (const int bad_pass : {1, 2}) {
-            CHECK_THROWS_AS((void)encode_dataset(dir / "out", spec,
-                                                 [&](int pass, const ClipSink& sink) {
-                                                     synth_source(spec, 6, 0, sink);
-                                                     if (pass == bad_pass) {
-                                                         raise(Fault::kSystem, "the disk is gone");
-                                                     }
-                                                 }),
-                            Error);
-            CHECK_FALSE(fs::exists(dir / "out"));
-        }
+        CHECK_THROWS_AS((void)encode_dataset(dir / "out", spec,
+                                             [&](const ClipSink& sink) {
+                                                 synth_source(spec, 6, 0, sink);
+                                                 raise(Fault::kSystem, "the disk is gone");
+                                             }),
+                        Error);
+        CHECK_FALSE(fs::exists(dir / "out"));
+        CHECK_THROWS_AS(
+            (void)encode_dataset(
+                dir / "out", spec, [&](const ClipSink& sink) { synth_source(spec, 6, 0, sink); },
+                [](int64_t done, int64_t) {
+                    if (done == 5) raise(Fault::kSystem, "the disk is gone");
+                }),
+            Error);
+        CHECK_FALSE(fs::exists(dir / "out"));
         const EncodeReport none =
-            encode_dataset(dir / "out", spec, [](int /*pass*/, const ClipSink& /*sink*/) {});
+            encode_dataset(dir / "out", spec, [](const ClipSink& /*sink*/) {});
         CHECK(none.train == 0);
         CHECK_FALSE(fs::exists(dir / "out"));
     }
 
-    TEST_CASE("encode: sizes that do not fit the codec are told before any work") {
+    TEST_CASE(
+        "encode: shapes share statistics and make one data set, in order and to the bit "
+        "however the clips arrive") {
+        const test::TempDir dir;
         EncodeSpec spec = small_spec();
-        spec.T = 6;
-        CHECK_THROWS_WITH_AS(check_spec(spec), doctest::Contains("--frames 6"), Error);
-        spec.T = 5;
-        spec.W = 26;
-        CHECK_THROWS_WITH_AS(check_spec(spec), doctest::Contains("--size 16x26"), Error);
+        spec.shapes = {
+            {.H = 16, .W = 24, .T = 5}, {.H = 24, .W = 16, .T = 5}, {.H = 8, .W = 8, .T = 1}};
+        const EncodeReport a = encode_dataset(
+            dir / "a", spec, [&](const ClipSink& sink) { synth_source(spec, 15, 6, sink); });
+        spec.threads = 2;
+        const EncodeReport b = encode_dataset(
+            dir / "b", spec, [&](const ClipSink& sink) { synth_source(spec, 15, 6, sink, true); });
+        CHECK(a.facts == b.facts);
+        REQUIRE(a.parts.size() == 3);
+        for (const auto& part : a.parts) {
+            CHECK(part.train == 5);
+            CHECK(part.valid == 2);
+            CHECK(part.bytes > 0);
+        }
+        const auto files = files_in(dir / "a");
+        REQUIRE(files.size() == 6);  // 4 and 1 of each shape
+        CHECK(files[0].filename() == "shard-16x24x5-00000.h5");
+        for (const fs::path& f : files) {
+            CHECK(read_file(f) == read_file(dir / "b" / f.filename().string()));
+        }
+        auto all = files;
+        for (const fs::path& f : files_in(dir / "a" / "valid")) all.push_back(f);
+        const auto data = Dataset::open({{.files = all, .weight = 1, .name = "all"}});
+        CHECK(data->shapes().size() == 3);
+        CHECK(data->source_size(0) == 21);
+        // mean 0 and deviation 1 hold over the training clips of all shapes together
+        double sum = 0, square = 0, n = 0;
+        std::vector<float> text(10 * 16);
+        for (int64_t i = 0; i < 15; ++i) {
+            const auto at = data->sample(0, i).shape;
+            std::vector<float> z(static_cast<size_t>(at[0] * at[1] * at[2] * at[3]));
+            data->read(0, i, {z.data(), {at[0], at[1], at[2], at[3]}, DType::kF32},
+                       {text.data(), {10, 16}, DType::kF32});
+            for (size_t k = 0; k < z.size() / 96; ++k, ++n) {
+                sum += double{z[k]};
+                square += double{z[k]} * double{z[k]};
+            }
+        }
+        CHECK(std::fabs(sum / n) < 1e-4);
+        CHECK(square / n == doctest::Approx(1).epsilon(1e-3));
     }
 
-    TEST_CASE("captions: tables in three forms, files beside, names") {
+    TEST_CASE("encode: what a killed run left is cleared, or completed if it was whole") {
         const test::TempDir dir;
-        write_atomic(dir / "c.txt", "# comment\na.mp4\tA red  fox\n\nsub/b.mp4\tSecond\r\n");
-        const Captions t = Captions::load(dir / "c.txt");
-        CHECK(t.size() == 2);
-        CHECK(t.find("/x/y/a.mp4") == "A red fox");
-        CHECK(t.find("/x/sub/b.mp4") == "Second");
-        CHECK_FALSE(t.find("/x/other/b.mp4"));
-        write_atomic(
-            dir / "c.csv",
-            "\xef\xbb\xbfid,Caption,file\r\n1,\"one, \"\"two\"\"\nthree\",a\r\n2,plain,b.mp4");
-        const Captions c = Captions::load(dir / "c.csv");
-        CHECK(c.find("z/a.mov") == "one, \"two\" three");
-        CHECK(c.find("b.mp4") == "plain");
-        write_atomic(dir / "c.jsonl", "{\"path\": \"a.mp4\", \"text\": \"gr\\u00fcn\"}\n\n");
-        CHECK(Captions::load(dir / "c.jsonl").find("a.mp4") == "gr\xc3\xbcn");
-        for (const std::array<const char*, 3>& row :
-             {std::array<const char*, 3>{"x.txt", "ok\tfine\nno tab\n", "line 2"},
-              {"x.csv", "name,words\na,b\n", "caption"},
-              {"y.csv", "file,caption\na,b\nc\n", "line 3"},
-              {"z.csv", "file,caption\na,\"b\n", "never closed"},
-              {"x.jsonl", "{\"file\": \"a\", \"caption\": \"b\"}\n[1]\n", "line 2"},
-              {"x.xml", "<a/>", ".jsonl"}}) {
-            CAPTURE(row[0]);
-            write_atomic(dir / row[0], row[1]);
-            CHECK_THROWS_WITH_AS((void)Captions::load(dir / row[0]), doctest::Contains(row[2]),
-                                 Error);
+        const EncodeSpec spec = small_spec();
+        const auto source = [&](const ClipSink& sink) { synth_source(spec, 5, 2, sink); };
+        fs::create_directories(dir / "a" / ".encoding" / "train");
+        write_atomic(dir / "a" / ".encoding" / "train" / "shard-00007.h5", "half a shard");
+        CHECK(encode_dataset(dir / "a", spec, source).train == 5);
+        CHECK(files_in(dir / "a").size() == 2);
+        // killed while the shards were being moved into place, after the first
+        fs::create_directories(dir / "b" / ".encoding" / "train");
+        fs::create_directories(dir / "b" / ".encoding" / "valid");
+        fs::copy_file(dir / "a" / "shard-00000.h5", dir / "b" / "shard-00000.h5");
+        fs::copy_file(dir / "a" / "shard-00001.h5",
+                      dir / "b" / ".encoding" / "train" / "shard-00001.h5");
+        fs::copy_file(dir / "a" / "valid" / "shard-00000.h5",
+                      dir / "b" / ".encoding" / "valid" / "shard-00000.h5");
+        write_atomic(dir / "b" / ".encoding" / "complete", "");
+        CHECK_THROWS_WITH_AS((void)encode_dataset(dir / "b", spec, source),
+                             doctest::Contains("already holds shards"), Error);
+        CHECK_FALSE(fs::exists(dir / "b" / ".encoding"));
+        CHECK(files_in(dir / "b").size() == 2);
+        CHECK(files_in(dir / "b" / "valid").size() == 1);
+    }
+
+    TEST_CASE("encode: a disk too small and folders that cannot be are told first") {
+        const test::TempDir dir;
+        try {
+            check_space(dir / "not" / "there", int64_t{1} << 62, "the data set");
+            FAIL("accepted");
+        } catch (const Error& e) {
+            CHECK(e.fault() == Fault::kSystem);
+            CHECK(e.message().find("needs 4611686018.43 GB") != std::string::npos);
         }
-        write_atomic(dir / "clip.txt", " beside\n the clip \n");
-        CHECK(caption_beside(dir / "clip.mp4") == "beside the clip");
-        CHECK_FALSE(caption_beside(dir / "none.mp4"));
-        CHECK(caption_of_name("d/red_fox-running.01.mp4") == "red fox running 01");
+        CHECK_NOTHROW(check_space(dir.path(), 1, "a byte"));
+        write_atomic(dir / "file", "x");
+        for (const fs::path& bad : {dir / "file", dir / "file" / "below"}) {
+            try {
+                make_folder(bad, "--out");
+                FAIL("accepted");
+            } catch (const Error& e) {
+                CHECK(e.fault() == Fault::kUser);
+            }
+        }
+    }
+
+    TEST_CASE("encode: sizes that do not fit the codec are told before any work") {
+        EncodeSpec spec = small_spec();
+        spec.shapes = {{.H = 16, .W = 24, .T = 6}};
+        CHECK_THROWS_WITH_AS(check_spec(spec), doctest::Contains("--frames 6"), Error);
+        spec.shapes = {{.H = 16, .W = 24, .T = 5}, {.H = 16, .W = 26, .T = 5}};
+        CHECK_THROWS_WITH_AS(check_spec(spec), doctest::Contains("--size 16x26"), Error);
     }
 
     TEST_CASE("data encode: good files go on past bad ones, each named") {
@@ -212,8 +270,8 @@ TEST_SUITE("data") {
         CAPTURE(ran.output);
         CHECK(ran.output.find("zero.mp4: the file is empty") != std::string::npos);
         CHECK(ran.output.find("words.mkv: Invalid data") != std::string::npos);
-        CHECK(ran.output.find("still.png: 1 frames at 8 fps, a clip needs 5") != std::string::npos);
-        CHECK(ran.output.find("3 of 7 files were left out") != std::string::npos);
+        CHECK(ran.output.find("still.png: too short: 1 frame, a picture") != std::string::npos);
+        CHECK(ran.output.find("left out: 3 of 7 files") != std::string::npos);
         // two clips of each 9-frame file: frames 0-4 and 4-8
         const auto data =
             Dataset::open({{.files = files_in(dir / "out"), .weight = 1, .name = "t"}});

@@ -96,15 +96,16 @@ std::string why_unreadable(const FileIo& io) {
         if (size < 8) break;  // 0: to the end of the file
         at += size;
     }
-    return ": the file ends before its index (moov), it was cut short";
+    return "the file ends before its index (moov), it was cut short";
 }
 
 // What libav can be told to open by its own list of endings, without those that are no pictures.
 const std::set<std::string, std::less<>>& video_endings() {
     static const auto all = [] {
-        std::set<std::string, std::less<>> out{"jpg",  "jpeg", "jpe",  "jfif", "png",
-                                               "apng", "gif",  "webp", "bmp",  "tif",
-                                               "tiff", "jp2",  "jxl",  "avif", "heic"};
+        std::set<std::string, std::less<>> out{"jpg",  "jpeg", "jpe", "jfif", "png", "apng", "gif",
+                                               "webp", "bmp",  "tif", "tiff", "jp2", "jxl",  "avif",
+                                               "heic", "tga",  "ppm", "pgm",  "pnm", "pam",  "pcx",
+                                               "exr",  "dpx",  "sgi", "qoi",  "hdr"};
         void* state = nullptr;
         while (const AVInputFormat* f = av_demuxer_iterate(&state)) {
             const std::string list = f->extensions != nullptr ? f->extensions : "";
@@ -210,7 +211,8 @@ Source open_source(const fs::path& path, int threads) {
     av_dict_free(&options);
     if (code < 0) {  // libav has freed `raw`, and leaves our context to us
         FileIo::close(pb);
-        bad_video(path, reason(code) + why_unreadable(*s.io));
+        const std::string why = why_unreadable(*s.io);
+        bad_video(path, why.empty() ? reason(code) : why);
     }
     s.format.reset(raw);
     const std::string kind = raw->iformat->name;
