@@ -59,7 +59,7 @@ object_file = re.search(r" -o (\S+norm\.cu\.o) ", compile_line).group(1)
 
 def outcome(tmp: Path) -> str:
     made, program = tmp / "norm.o", tmp / "tests"
-    line = re.sub(r" -M[DFT]( \S+)?(?= )", " ", compile_line)
+    line = re.sub(r" -MD| -M[TF] \S+", "", compile_line)
     line = line.replace(f" -o {object_file} ", f" -o {made} ")
     line = line.replace(f"{root}/cuda/norm.cu", f"{tmp}/cuda/norm.cu").replace(" -I", f" -I{tmp} -I", 1)
     subprocess.run(line, shell=True, cwd=build, check=True)
