@@ -68,6 +68,13 @@ void validate(const RunConfig& c, const Origins& origins) {
             fmt::format("[optim] min_lr = {} is larger than lr = {}", c.optim.min_lr, c.optim.lr),
             "the cosine decays from lr to min_lr");
     }
+    for (const Conflict& x : conflicts(c.objective)) refuse(origins, x.keys, x.rule, x.hint);
+    if (c.objective.kind == "ddpm" && c.log.sample_interval > 0) {
+        refuse(origins, {"log.sample_interval"},
+               fmt::format("log.sample_interval = {} with objective.kind = \"ddpm\"",
+                           c.log.sample_interval),
+               "samples follow rectified flows; set log.sample_interval = 0");
+    }
     if (!c.model.patch_size.empty() && c.model.patch_size.size() != 3) {
         refuse(origins, {"model.patch_size"},
                fmt::format("model.patch_size has {} numbers; allowed: [t, h, w]",
@@ -103,6 +110,11 @@ void validate(const RunConfig& c, const Origins& origins) {
 RunConfig resolve(const std::vector<Setting>& settings) {
     RunConfig config;
     config.origins = apply_settings(fields(config), settings);
+    // published ddpm recipes draw t evenly
+    if (config.objective.kind == "ddpm" &&
+        config.origins.count("objective.timestep_sampling") == 0) {
+        config.objective.timestep_sampling = "uniform";
+    }
     validate(config, config.origins);
     return config;
 }

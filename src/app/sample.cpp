@@ -217,10 +217,11 @@ int sample(const Flags& f) {
     Arena acts("activations", MemCategory::kActivations),
         work("workspace", MemCategory::kWorkspace);
     Arena scratch("scratch", MemCategory::kWorkspace);
-    const SampleOptions options{.seed = static_cast<uint64_t>(f.seed),
-                                .steps = f.steps,
-                                .shift = f.shift > 0 ? f.shift : config.objective.flow_shift,
-                                .guidance = f.guidance};
+    const SampleOptions options{
+        .seed = static_cast<uint64_t>(f.seed),
+        .steps = f.steps,
+        .shift = f.shift > 0 ? f.shift : Objective(config.objective).shift(shape),
+        .guidance = f.guidance};
     Ctx ctx;
     ctx.ops = &backend_for(f.device);
     ctx.pool = &pool;
@@ -294,7 +295,7 @@ void add_sample_command(CLI::App& app, Work& work) {
     sub->add_option("--guidance", f->guidance, "classifier-free guidance w; 1 or less: none")
         ->check(CLI::Range(0.0, 1000.0))
         ->capture_default_str();
-    sub->add_option("--shift", f->shift, "timestep shift; default: objective.flow_shift of the run")
+    sub->add_option("--shift", f->shift, "timestep shift; default: the run's for this shape")
         ->check(CLI::Range(1e-3, 1e3));
     sub->add_option("--seed", f->seed, "seed of the starting noise")
         ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))

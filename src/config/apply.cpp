@@ -72,6 +72,8 @@ bool in_range(const Field& row, double x) {
     return low && high;
 }
 
+std::string allowed_text(const Field& row);
+
 // Turns values into what a row's member holds. The reason of a refusal is left in `why`.
 struct Reader {
     const Field& row;
@@ -111,6 +113,7 @@ struct Reader {
         *out = x;
         return true;
     }
+    bool read(const TomlValue& v, std::optional<double>* out) { return read(v, &out->emplace()); }
     bool read(const TomlValue& v, std::string* out) {
         std::string text;
         if (const std::string* s = std::get_if<std::string>(&v.v)) {
@@ -163,6 +166,46 @@ struct Reader {
         return true;
     }
 
+    bool read(const TomlValue& v, const TableList& out) {
+        const TomlArray one{v};  // one table stands for a list of one
+        const TomlArray* array = std::get_if<TomlArray>(&v.v);
+        if (array == nullptr) array = &one;
+        out.resize(0);
+        out.resize(array->size());
+        for (size_t i = 0; i < array->size(); ++i) {
+            const TomlTable* table = std::get_if<TomlTable>(&(*array)[i].v);
+            if (table == nullptr) return wrong_type();
+            if (!read_table(*table, out.rows(i))) {
+                return refuse(fmt::format("has a mistake in table {} (line {}): {}", i + 1,
+                                          (*array)[i].line, why));
+            }
+        }
+        return true;
+    }
+    bool read_table(const TomlTable& table, const std::vector<Field>& rows) {
+        std::set<std::string> given;
+        for (const auto& [written, value] : table) {
+            std::string key = written;
+            std::replace(key.begin(), key.end(), '-', '_');
+            const auto it = std::find_if(rows.begin(), rows.end(),
+                                         [&](const Field& f) { return f.key == key; });
+            if (it == rows.end()) {
+                return refuse(fmt::format("unknown key '{}'; the nearest valid one is '{}'",
+                                          written, nearest_key(rows, key)));
+            }
+            Reader inner{*it, setting, {}};
+            if (!std::visit([&](auto& t) { return inner.read(value, t); }, it->target)) {
+                return refuse(fmt::format("{} = {} {}; allowed: {}", key, shown(value), inner.why,
+                                          allowed_text(*it)));
+            }
+            if (!given.insert(key).second) return refuse("'" + key + "' stands there twice");
+        }
+        for (const Field& f : rows) {
+            if (f.required && given.count(f.key) == 0) return refuse("it lacks '" + f.key + "'");
+        }
+        return true;
+    }
+
     [[nodiscard]] std::string resolve(const std::string& text) const {
         return (setting.base / text).lexically_normal().string();
     }
@@ -175,6 +218,10 @@ std::string allowed_text(const Field& row) {
     if (std::holds_alternative<std::vector<WeightedPath>*>(row.target)) {
         out = "a list of globs \"clips/*.h5\" or tables { path = \"clips/*.h5\", weight = 1.0 }";
         return limits.empty() ? out : out + " with weight " + limits;
+    }
+    if (const TableList* list = std::get_if<TableList>(&row.target)) {
+        out += " with the keys";
+        for (const Field& f : list->defaults()) out += " " + f.key;
     }
     return limits.empty() ? out : out + " " + limits;
 }
@@ -261,7 +308,7 @@ std::map<std::string, Origin> apply_settings(const std::vector<Field>& rows,
             continue;
         }
         Reader reader{row, s, {}};
-        if (std::visit([&](auto* target) { return reader.read(s.value, target); }, row.target)) {
+        if (std::visit([&](auto& target) { return reader.read(s.value, target); }, row.target)) {
             origins[row.key] = s.origin;
         } else {
             failed.insert(row.key);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -26,9 +28,21 @@ struct WeightedPath {
     bool operator==(const WeightedPath&) const = default;
 };
 
-using FieldTarget =
-    std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*,
-                 std::vector<std::string>*, std::vector<int64_t>*, std::vector<WeightedPath>*>;
+struct Field;
+
+// A list of tables, [[optim.groups]], whose keys are rows themselves: "lr_scale", without section.
+// Made by table_list() of a vector whose elements have a fields(T&).
+struct TableList {
+    std::function<size_t()> size;
+    std::function<void(size_t)> resize;              // new tables hold their defaults
+    std::function<std::vector<Field>(size_t)> rows;  // of table i
+    std::function<std::vector<Field>()> defaults;    // of a new table, for help
+};
+
+// A number that may be left out has no value of its own then, and is not written out.
+using FieldTarget = std::variant<bool*, int64_t*, double*, std::optional<double>*, std::string*,
+                                 std::vector<double>*, std::vector<std::string>*,
+                                 std::vector<int64_t>*, std::vector<WeightedPath>*, TableList>;
 
 struct Field {
     std::string key;     // "optim.lr"
@@ -43,6 +57,21 @@ struct Field {
     std::vector<std::string> choices = {};  // for strings; empty = anything
     bool required = false;
     bool is_path = false;  // relative values are resolved against the folder of the config file
+};
+
+template <typename T>
+[[nodiscard]] TableList table_list(std::vector<T>* items) {
+    const auto fresh = std::make_shared<T>();
+    return {.size = [items] { return items->size(); },
+            .resize = [items](size_t n) { items->resize(n); },
+            .rows = [items](size_t i) { return fields(items->at(i)); },
+            .defaults = [fresh] { return fields(*fresh); }};
+}
+
+// Values that are each allowed but do not go together; `keys` are those that may be at fault.
+struct Conflict {
+    std::vector<std::string> keys;
+    std::string rule, hint;
 };
 
 }  // namespace vt

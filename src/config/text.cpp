@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "config/toml.h"
 
@@ -36,7 +37,22 @@ std::string leaf_of(const std::string& key) {
 }
 
 std::string default_of(const Field& row) {
-    return row.required ? "(required)" : field_value(row);
+    const std::string value = row.required ? "(required)" : field_value(row);
+    return value.empty() ? "(not set)" : value;
+}
+
+std::string tables_text(const TableList& list) {
+    std::string out = "[";
+    for (size_t i = 0; i < list.size(); ++i) {
+        std::string table;
+        for (const Field& f : list.rows(i)) {
+            const std::string value = field_value(f);
+            if (value.empty()) continue;
+            table += fmt::format("{} {} = {}", table.empty() ? "" : ",", f.key, value);
+        }
+        out += fmt::format("{}{{{} }}", i ? ", " : "", table);
+    }
+    return out + "]";
 }
 
 std::string escape_cell(std::string text) {
@@ -99,7 +115,9 @@ std::string field_type(const Field& row) {
                  [](const std::vector<double>*) { return "list of numbers"; },
                  [](const std::vector<std::string>*) { return "list of texts"; },
                  [](const std::vector<int64_t>*) { return "list of integers"; },
-                 [](const std::vector<WeightedPath>*) { return "list of texts or tables"; }},
+                 [](const std::vector<WeightedPath>*) { return "list of texts or tables"; },
+                 [](const std::optional<double>*) { return "number"; },
+                 [](const TableList&) { return "list of tables"; }},
         row.target);
 }
 
@@ -131,7 +149,9 @@ std::string field_value(const Field& row) {
                  [](const std::vector<int64_t>* x) {
                      return list_text(*x, [](int64_t i) { return fmt::format("{}", i); });
                  },
-                 [](const std::vector<WeightedPath>* x) { return list_text(*x, &source_text); }},
+                 [](const std::vector<WeightedPath>* x) { return list_text(*x, &source_text); },
+                 [](const std::optional<double>* d) { return *d ? toml_number(**d) : ""; },
+                 [](const TableList& x) { return tables_text(x); }},
         row.target);
 }
 
@@ -142,10 +162,39 @@ std::string dump_toml(const std::vector<Field>& rows) {
             section = section_of(row.key);
             out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
         }
-        out += fmt::format("{} = {}\n", leaf_of(row.key), field_value(row));
+        const std::string value = field_value(row);
+        if (!value.empty()) out += fmt::format("{} = {}\n", leaf_of(row.key), value);
     }
     return out;
 }
+
+namespace {
+
+std::string help_line(const Field& row, const std::string& indent, size_t width) {
+    const std::string allowed = field_allowed(row);
+    return fmt::format("{}{:<{}}  {}  [{}{}{}; {}]\n", indent, leaf_of(row.key), width, row.help,
+                       field_type(row), allowed.empty() ? "" : ", ", allowed,
+                       row.required ? "required" : "default " + default_of(row));
+}
+
+std::string markdown_line(const Field& row) {
+    std::string help = row.help;
+    if (!row.aliases.empty()) {
+        help += " Also accepted:";
+        for (size_t i = 0; i < row.aliases.size(); ++i) {
+            help += fmt::format("{} `{}`", i ? "," : "", row.aliases[i]);
+        }
+        help += ".";
+    }
+    return fmt::format("| `{}` | `{}` | {} | {} | {} |\n", leaf_of(row.key),
+                       escape_cell(default_of(row)), field_type(row),
+                       escape_cell(field_allowed(row)), escape_cell(help));
+}
+
+constexpr const char* kTableHead =
+    "| key | default | type | allowed | what it is |\n|---|---|---|---|---|\n";
+
+}  // namespace
 
 std::string help_text(const std::vector<Field>& rows) {
     size_t width = 0;
@@ -156,37 +205,29 @@ std::string help_text(const std::vector<Field>& rows) {
             section = section_of(row.key);
             out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
         }
-        const std::string allowed = field_allowed(row);
-        out += fmt::format("  {:<{}}  {}  [{}{}{}; {}]\n", leaf_of(row.key), width, row.help,
-                           field_type(row), allowed.empty() ? "" : ", ", allowed,
-                           row.required ? "required" : "default " + field_value(row));
+        out += help_line(row, "  ", width);
+        if (const TableList* list = std::get_if<TableList>(&row.target)) {
+            for (const Field& f : list->defaults()) out += help_line(f, "      ", width - 4);
+        }
     }
     return out;
 }
 
 std::string help_markdown(const std::vector<Field>& rows) {
-    std::string out, section;
+    std::string out, section, lists;  // the tables of a section's lists stand behind its own
     for (const Field& row : rows) {
         if (section_of(row.key) != section) {
+            out += std::exchange(lists, {});
             section = section_of(row.key);
-            out += fmt::format(
-                "{}## [{}]\n\n| key | default | type | allowed | what it is "
-                "|\n|---|---|---|---|---|\n",
-                out.empty() ? "" : "\n", section);
+            out += fmt::format("{}## [{}]\n\n{}", out.empty() ? "" : "\n", section, kTableHead);
         }
-        std::string help = row.help;
-        if (!row.aliases.empty()) {
-            help += " Also accepted:";
-            for (size_t i = 0; i < row.aliases.size(); ++i) {
-                help += fmt::format("{} `{}`", i ? "," : "", row.aliases[i]);
-            }
-            help += ".";
+        out += markdown_line(row);
+        if (const TableList* list = std::get_if<TableList>(&row.target)) {
+            lists += fmt::format("\n### [[{}]]\n\n{}", row.key, kTableHead);
+            for (const Field& f : list->defaults()) lists += markdown_line(f);
         }
-        out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", leaf_of(row.key),
-                           escape_cell(default_of(row)), field_type(row),
-                           escape_cell(field_allowed(row)), escape_cell(help));
     }
-    return out;
+    return out + lists;
 }
 
 }  // namespace vt

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rows of [model] and [objective]. Floor 4.
+// Rows of [model]. Floor 4.
 #include "model/options.h"
 
-#include "model/flow.h"
 #include "model/model.h"
 #include "model/wan.h"
 
@@ -69,47 +68,6 @@ std::vector<Field> fields(ModelOptions& o) {
          .target = &o.residual,
          .help = "Number format of the residual stream between blocks.",
          .choices = {"fp32", "bf16"}},
-    };
-}
-
-std::vector<Field> fields(ObjectiveOptions& o) {
-    return {
-        {.key = "objective.kind",
-         .target = &o.kind,
-         .help = "Training objective: x_sigma = (1 - sigma) x0 + sigma e, target e - x0.",
-         .choices = {"rectified_flow"}},
-        {.key = "objective.timestep_sampling",
-         .target = &o.timestep_sampling,
-         .help = "Distribution of sigma before the shift.",
-         .choices = {"uniform", "logit_normal"}},
-        {.key = "objective.logit_mean",
-         .target = &o.logit_mean,
-         .help = "Mean of logit(sigma) for logit_normal.",
-         .min = -20,
-         .max = 20},
-        {.key = "objective.logit_std",
-         .target = &o.logit_std,
-         .help = "Standard deviation of logit(sigma) for logit_normal.",
-         .min = 0,
-         .max = 20,
-         .min_exclusive = true},
-        {.key = "objective.flow_shift",
-         .target = &o.flow_shift,
-         .help = "Shift s towards noise: sigma' = s sigma / (1 + (s - 1) sigma); 1 leaves sigma "
-                 "as it is.",
-         .min = 0,
-         .max = 1000,
-         .min_exclusive = true},
-        {.key = "objective.cfg_dropout_prob",
-         .target = &o.cfg_dropout_prob,
-         .help = "Probability that a sample is trained with the empty caption, for "
-                 "classifier-free guidance.",
-         .min = 0,
-         .max = 1},
-        {.key = "objective.loss_reduction",
-         .target = &o.loss_reduction,
-         .help = "Whether each sample or each latent element counts the same in the loss.",
-         .choices = {"sample", "element"}},
     };
 }
 

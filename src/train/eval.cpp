@@ -16,6 +16,7 @@ Validator::Validator(const RunConfig& config, Model& model, const Dataset& data,
       model_(model),
       data_(data),
       memory_(memory),
+      objective_(config.objective),
       slots_(model, memory, Recompute::kNone, false),
       stall_(config.data.stall_warn_s) {
     int64_t total = 0;
@@ -126,20 +127,21 @@ std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
                 return std::nullopt;
             }
         }
+        const LevelDensityPtr density = objective_.density(latent);
         for (int64_t q = 0; q < Q; ++q) {
             if (stop()) return std::nullopt;
-            const double sigma = sigma_at_quantile(
-                config_.objective, (static_cast<double>(q) + 0.5) / static_cast<double>(Q));
+            const NoiseLevel level = objective_.at(
+                density->quantile((static_cast<double>(q) + 0.5) / static_cast<double>(Q)));
             std::vector<int64_t> id;
             for (size_t i = begin; i < end; ++i) id.push_back(picks_[i].number * Q + q);
             const auto count = static_cast<size_t>(n);
             upload(ctx, ids, id);
             std::vector<float> mix;
             for (size_t i = 0; i < count; ++i) {
-                for (const float c : flow_mix(sigma)) mix.push_back(c);
+                mix.insert(mix.end(), level.mix.begin(), level.mix.end());
             }
             upload(ctx, slot.mix, mix);
-            upload(ctx, slot.tau, std::vector<float>(count, static_cast<float>(1000 * sigma)));
+            upload(ctx, slot.tau, std::vector<float>(count, level.tau));
             upload(ctx, slot.coef, std::vector<float>(count, 0.0F));
             flow_noise(ctx, slot.xt, slot.target, x0, slot.mix, ids,
                        static_cast<uint64_t>(config_.run.seed), Purpose::kValid);
@@ -148,8 +150,9 @@ std::optional<EvalResult> Validator::run(const Ctx& ctx, const Weights& weights,
             std::vector<double> sse(count);
             download(ctx, sse, slot.sse);
             for (const double e : sse) {
-                result.by_quantile[static_cast<size_t>(q)] +=
-                    e / static_cast<double>(latent.numel()) / static_cast<double>(picks_.size());
+                result.by_quantile[static_cast<size_t>(q)] += level.weight * e /
+                                                              static_cast<double>(latent.numel()) /
+                                                              static_cast<double>(picks_.size());
             }
         }
     }

@@ -15,7 +15,7 @@
 namespace vt {
 
 struct EvalResult {
-    double loss = 0;  // mean over samples and quantiles of the per-sample mean error
+    double loss = 0;  // mean over samples and quantiles of the weighted per-sample mean error
     std::vector<double> by_quantile;  // the same, one entry per timestep quantile, low noise first
 };
 
@@ -30,9 +30,9 @@ class Validator {
     /// The first call with memory reads every sample; bad ones are named and left out for the whole
     /// run (kData if none is left; a whole bad file ends the run where data.on_bad_file says so).
     /// A later call that meets a bad one warns and gives nullopt, since a mean over fewer samples
-    /// would not compare. Sample i, quantile q of Q: sigma = the training distribution's
-    /// quantile (q + 1/2) / Q, noise = Philox(seed, kValid, i Q + q). No caption is dropped.
-    /// nullopt if stop() turned true meanwhile.
+    /// would not compare. Sample i, quantile q of Q: sigma = the quantile of the training
+    /// distribution for its shape (q + 1/2) / Q, noise = Philox(seed, kValid, i Q + q). No caption
+    /// is dropped. nullopt if stop() turned true meanwhile.
     [[nodiscard]] std::optional<EvalResult> run(const Ctx& ctx, const Weights& weights,
                                                 const std::function<bool()>& stop);
     [[nodiscard]] int64_t samples() const { return static_cast<int64_t>(picks_.size()); }
@@ -52,6 +52,7 @@ class Validator {
     Model& model_;
     const Dataset& data_;
     Memory& memory_;
+    Objective objective_;
     BatchSlots slots_;
     std::vector<Pick> picks_;  // grouped by shape
     bool looked_ = false;      // every pick has been read once

@@ -11,7 +11,7 @@
 #include "config/field.h"
 #include "dist/mesh.h"
 #include "fault/options.h"
-#include "model/flow.h"
+#include "model/objective.h"
 #include "model/options.h"
 #include "optim/options.h"
 

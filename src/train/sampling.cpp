@@ -32,7 +32,7 @@ void RunSampler::declare() {
     memory_.workspace.reset();
     const SampleOptions options{.seed = static_cast<uint64_t>(config_.run.seed),
                                 .steps = config_.log.sample_steps,
-                                .shift = config_.objective.flow_shift,
+                                .shift = Objective(config_.objective).shift(shape_),
                                 .guidance = config_.log.sample_guidance};
     const LatentFacts& f = data_.facts();
     sampler_ = std::make_unique<Sampler>(model_, memory_.activations, memory_.workspace, shape_,

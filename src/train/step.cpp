@@ -46,6 +46,7 @@ Step::Step(const RunConfig& config, Model& model, ParamStore& store, OptimState&
       optim_(optim),
       memory_(memory),
       world_(world),
+      objective_(config.objective),
       slots_(model, memory, recompute_named(config.model.recompute), true) {}
 
 void Step::declare() {
@@ -72,6 +73,7 @@ StepResult Step::run(const Ctx& ctx, const StepBatch& batch, const StepStart& st
     r.each.reserve(static_cast<size_t>(r.samples));
 
     store_.zero_grads(ctx);
+    draws_ = {start.step, batch.first, std::max<uint64_t>(1, batch.next - batch.first)};
     for (const MicroBatch& m : batch.micros) r.loss += micro(ctx, m, whole, r);
     double squares = norm_squared(ctx);
     sum_over_ranks(world_, r.loss, squares, ctx.stream);
@@ -102,16 +104,20 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
     const double per_sample = config_.objective.loss_reduction == "element"
                                   ? 1.0
                                   : 1.0 / static_cast<double>(latent.numel());
-    const double coef = per_sample / denominator;
-    std::vector<float> mix, tau;
+    std::vector<float> mix, tau, coefs;
+    std::vector<double> coef;
+    const LevelDensityPtr density = objective_.density(latent);
     for (const Draw& d : m.draws) {
-        const double s = draw_sigma(config_.objective, seed, d.ordinal);
-        for (const float c : flow_mix(s)) mix.push_back(c);
-        tau.push_back(static_cast<float>(1000 * s));
+        const NoiseLevel level =
+            objective_.at(density->quantile(objective_.unit(seed, d.ordinal, draws_)));
+        mix.insert(mix.end(), level.mix.begin(), level.mix.end());
+        tau.push_back(level.tau);
+        coef.push_back(level.weight * (per_sample / denominator));
+        coefs.push_back(static_cast<float>(coef.back()));
     }
     upload(ctx, slot.mix, mix);
     upload(ctx, slot.tau, tau);
-    upload(ctx, slot.coef, std::vector<float>(static_cast<size_t>(n), static_cast<float>(coef)));
+    upload(ctx, slot.coef, coefs);
 
     flow_noise(ctx, slot.xt, slot.target, m.x0, slot.mix, m.ordinals, seed, Purpose::kNoise);
     const BatchInput in{.x = slot.xt, .tau = slot.tau, .text = m.text};
@@ -127,7 +133,7 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
     download(ctx, sse, slot.sse);
     double loss = 0;
     for (size_t i = 0; i < sse.size(); ++i) {
-        loss += coef * sse[i];
+        loss += coef[i] * sse[i];
         r.each.push_back({m.draws[i], sse[i] / static_cast<double>(latent.numel())});
     }
     return loss;

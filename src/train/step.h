@@ -80,9 +80,9 @@ class Step {
 
     /// One optimizer step on a loaded batch.
     ///   L = (1/N) sum_i w(sigma_i) (1/n_i) sum_elements (v_hat - v)^2      N = samples in the step
-    /// with n_i the latent elements of sample i and w = 1; loss_reduction "element" divides by sum
-    /// n_i instead. All ranks judge the same sums. Where they are not finite or spike, the update
-    /// is left out: weights, operand copies, moments and EMAs keep their bits.
+    /// with n_i the latent elements of sample i and w of the objective; loss_reduction "element"
+    /// divides by sum n_i instead. All ranks judge the same sums. Where they are not finite or
+    /// spike, the update is left out: weights, operand copies, moments and EMAs keep their bits.
     [[nodiscard]] StepResult run(const Ctx& ctx, const StepBatch& batch, const StepStart& start);
 
     /// Runs a step that was not finite once more, without an update, every output checked: one
@@ -103,6 +103,8 @@ class Step {
     OptimState& optim_;
     Memory& memory_;
     Group& world_;
+    Objective objective_;
+    StepDraws draws_;  // of the last run()
     BatchSlots slots_;
     Tensor scalars_, decays_, norm_;
 };
