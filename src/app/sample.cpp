@@ -10,105 +10,30 @@
 #include "app/commands.h"
 #include "app/run_config.h"
 #include "app/runtime.h"
+#include "app/sample_text.h"
 #include "ckpt/load.h"
 #include "core/log.h"
-#include "data/codec.h"
 #include "data/facts.h"
-#include "data/safetensors.h"
 #include "meta/meta.h"
 #include "model/registry.h"
 #include "model/store.h"
 #include "prof/machine.h"
+#include "sample/choose.h"
 #include "sample/sampler.h"
+#include "sample/trajectory.h"
 
 namespace vt {
 
 namespace {
 
 struct Flags {
-    std::string checkpoint, out, size, weights = "auto", text_file, prompts_file, device = "auto";
-    std::vector<std::string> prompts;
-    int64_t frames = 0, steps = 30, seed = 1, count = 1, threads = 0;
-    double guidance = 5.0, shift = 0;
+    std::string checkpoint, out, size, weights = "auto", guidance = "5", device = "auto",
+                                       trajectory;
+    PromptFlags texts;
+    SolverOptions solver;
+    int64_t frames = 0, seed = 1, count = 1, batch = 1, threads = 0;
     bool gif = false;
 };
-
-std::vector<std::string> all_prompts(const Flags& f) {
-    std::vector<std::string> out = f.prompts;
-    if (!f.prompts_file.empty()) {
-        if (!fs::is_regular_file(f.prompts_file)) {
-            raise(Fault::kUser, fmt::format("--prompts {}: no such file", f.prompts_file));
-        }
-        const std::string text = read_file(f.prompts_file);
-        for (size_t at = 0; at < text.size();) {
-            const size_t end = std::min(text.find('\n', at), text.size());
-            // a carriage return of a foreign line end is not part of the caption
-            const size_t last = text.find_last_not_of(" \t\r", end == at ? at : end - 1);
-            if (end > at && last != std::string::npos && last >= at) {
-                out.push_back(text.substr(at, last + 1 - at));
-            }
-            at = end + 1;
-        }
-    }
-    if (out.empty()) {
-        raise(Fault::kUser, "no caption to sample", "give --prompt \"...\" or --prompts FILE");
-    }
-    return out;
-}
-
-// Embeddings of the captions and of the empty one, each (text_len, text_dim) zero-padded.
-struct Texts {
-    std::vector<std::vector<float>> captions;
-    std::vector<float> empty;
-};
-
-std::vector<float> padded(std::vector<float> rows, const LatentFacts& facts) {
-    rows.resize(static_cast<size_t>(facts.text_len * facts.text_dim), 0.0F);
-    return rows;
-}
-
-Texts embed(const std::vector<std::string>& prompts, const LatentFacts& facts, const Flags& f) {
-    Texts t;
-    if (f.text_file.empty()) {
-        if (facts.text_encoder != kBuiltinTextEncoder) {
-            raise(Fault::kUser,
-                  fmt::format("the model was trained on embeddings of '{}', which is not built in",
-                              facts.text_encoder),
-                  "embed the captions and the empty one yourself and give --text FILE.safetensors "
-                  "(tensors `text` (captions, rows, text_dim) and `empty` (rows, text_dim))");
-        }
-        for (const std::string& p : prompts) {
-            t.captions.push_back(padded(embed_caption(p, facts.text_dim, facts.text_len), facts));
-        }
-        t.empty = padded(embed_caption("", facts.text_dim, facts.text_len), facts);
-        return t;
-    }
-    const SafetensorsReader file(f.text_file);
-    const auto read = [&](const std::string& name, int rank) {
-        const StoredTensor& stored_tensor = file.at(name);
-        const Shape& s = stored_tensor.shape;
-        if (s.rank != rank || s[rank - 1] != facts.text_dim || s[rank - 2] > facts.text_len) {
-            raise(Fault::kUser,
-                  fmt::format("{}: tensor {} is {}, needs rows <= {} of width {}", f.text_file,
-                              name, s.str(), facts.text_len, facts.text_dim));
-        }
-        std::vector<float> out(static_cast<size_t>(s.numel()));
-        file.read(stored_tensor, Tensor(out.data(), s, DType::kF32));
-        return out;
-    };
-    const std::vector<float> all = read("text", 3);
-    const Shape s = file.at("text").shape;
-    if (s[0] != static_cast<int64_t>(prompts.size())) {
-        raise(Fault::kUser, fmt::format("{}: `text` holds {} captions, {} were given", f.text_file,
-                                        s[0], prompts.size()));
-    }
-    const int64_t each = s[1] * s[2];
-    for (int64_t i = 0; i < s[0]; ++i) {
-        t.captions.push_back(padded({all.begin() + i * each, all.begin() + (i + 1) * each}, facts));
-    }
-    t.empty = padded(read("empty", 2), facts);
-    return t;
-}
 
 // --size HxW and --frames in pixels, or what the model was trained on.
 constexpr int64_t kMaxSide = 65536;  // pixels, frames: keeps every product far from overflow
@@ -187,9 +112,40 @@ void make_folder(const std::string& path) {
     // what an earlier call left would pass for this one's
     for (const auto& entry : fs::directory_iterator(path)) {
         const std::string name = entry.path().filename().string();
-        if (name.rfind("sample-", 0) == 0 && (name.ends_with(".mp4") || name.ends_with(".gif")))
-            fs::remove(entry.path());
+        const bool made =
+            name.ends_with(".mp4") || name.ends_with(".png") || name.ends_with(".gif");
+        if (name.rfind("sample-", 0) == 0 && made) fs::remove(entry.path());
     }
+}
+
+// All latents; says when each batch is done, and keeps the paths if that is asked for.
+std::vector<std::vector<float>> draw(const Flags& f, Sampler& sampler, const Ctx& ctx,
+                                     const Weights& weights,
+                                     const std::vector<SampleRequest>& requests, const Texts& texts,
+                                     const Solver& solver, const LatentShape& shape) {
+    std::unique_ptr<TrajectoryFile> paths;
+    if (!f.trajectory.empty()) {
+        paths = std::make_unique<TrajectoryFile>(f.trajectory, solver, shape, requests);
+    }
+    double begin = seconds_now();
+    const auto visit = [&](const PathPoint& point) {
+        if (paths) paths->add(point);
+        if (point.step < solver.steps()) return true;
+        for (int64_t b = 0; b < point.count; ++b) {
+            const auto i = static_cast<size_t>(point.first + b);
+            say("  sample {}: \"{}\" ({:.1f} s)", i, texts.captions[i % texts.captions.size()],
+                (seconds_now() - begin) / static_cast<double>(point.count));
+        }
+        begin = seconds_now();
+        return true;
+    };
+    std::vector<std::vector<float>> latents =
+        sampler.run(ctx, weights, requests, texts.negative.data(), visit);
+    if (paths) {
+        paths->close(latents);
+        say("paths: {}", f.trajectory);
+    }
+    return latents;
 }
 
 int sample(const Flags& f) {
@@ -205,8 +161,7 @@ int sample(const Flags& f) {
     }
     const RunConfig config = parse_run_config(info.config, (dir / "manifest.json").string(), "/");
     const LatentFacts facts = facts_from_json(info.facts_json, dir.string());
-    const std::vector<std::string> prompts = all_prompts(f);
-    const Texts texts = embed(prompts, facts, f);
+    const Texts texts = read_texts(f.texts, facts);
     const LatentShape shape = wanted_shape(f, facts, info);
 
     make_folder(f.out);  // before the work, not after
@@ -218,17 +173,15 @@ int sample(const Flags& f) {
         work("workspace", MemCategory::kWorkspace);
     Arena scratch("scratch", MemCategory::kWorkspace);
     const SampleOptions options{
-        .seed = static_cast<uint64_t>(f.seed),
-        .steps = f.steps,
-        .shift = f.shift > 0 ? f.shift : Objective(config.objective).shift(shape),
-        .guidance = f.guidance};
+        .seed = static_cast<uint64_t>(f.seed), .guidance = f.guidance, .batch = f.batch};
+    const std::shared_ptr<const Solver> solver = choose_solver(config.objective, shape, f.solver);
     Ctx ctx;
     ctx.ops = &backend_for(f.device);
     ctx.pool = &pool;
     std::unique_ptr<Sampler> sampler;
     const auto declare = [&] {
         sampler = std::make_unique<Sampler>(*model, acts, work, shape, facts.text_len,
-                                            facts.text_dim, options);
+                                            facts.text_dim, solver, options);
         ScratchNeed need = sampler->scratch_need();
         need.threads = pool.threads();
         ctx.scratch = scratch.alloc("op scratch", {ctx.ops->scratch_bytes(need)}, DType::kU8);
@@ -244,29 +197,29 @@ int sample(const Flags& f) {
     const std::string kind = load_weights(dir, f.weights, store);
     store.refresh_operands(ctx);
 
-    const int64_t frames = (shape.T - 1) * facts.scale[0] + 1;
-    say("sampling {} x {} captions at {}x{}, {} frames: {} Euler steps, guidance {}, shift {}, "
-        "weights "
-        "{} of step {}",
-        f.count, prompts.size(), shape.H * facts.scale[1], shape.W * facts.scale[2], frames,
-        options.steps, options.guidance, options.shift, kind, info.step);
-    std::vector<Sample> samples;
+    std::vector<SampleRequest> requests;
     for (int64_t c = 0; c < f.count; ++c) {
-        for (size_t p = 0; p < prompts.size(); ++p) {
-            const double begin = seconds_now();
-            const auto index = static_cast<uint64_t>(c) * prompts.size() + p;
-            Sample s{index, prompts[p], {}, texts.captions[p]};
-            s.latent =
-                sampler->run(ctx, store.weights(), {index, prompts[p], texts.captions[p].data()},
-                             texts.empty.data());
-            samples.push_back(std::move(s));
-            say("  sample {}: \"{}\" ({:.1f} s)", index, prompts[p], seconds_now() - begin);
+        for (const std::vector<float>& text : texts.embedded) {
+            requests.push_back({requests.size(), text.data()});
         }
+    }
+    say("sampling {} x {} captions at {}x{}, {} frames: {} steps, guidance {}, weights {} of step "
+        "{}",
+        f.count, texts.captions.size(), shape.H * facts.scale[1], shape.W * facts.scale[2],
+        (shape.T - 1) * facts.scale[0] + 1, solver->steps(), f.guidance, kind, info.step);
+    const std::vector<std::vector<float>> latents =
+        draw(f, *sampler, ctx, store.weights(), requests, texts, *solver, shape);
+    std::vector<Sample> samples;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const size_t p = i % texts.captions.size();
+        samples.push_back({i, texts.captions[p], latents[i], texts.embedded[p]});
     }
     const SampleFiles files = write_samples(f.out, facts, shape, samples, texts.empty, f.gif);
     say("latents: {}", files.latents.string());
     if (!files.sheet.empty()) say("contact sheet: {}", files.sheet.string());
-    for (const fs::path& v : files.videos) say("video: {}", v.string());
+    for (const fs::path& v : files.videos) {
+        say("{}: {}", v.extension() == ".png" ? "image" : "video", v.string());
+    }
     for (const fs::path& v : files.gifs) say("gif: {}", v.string());
     if (files.sheet.empty()) {
         say("the codec '{}' is not built in: decode the latents with it", facts.codec);
@@ -283,27 +236,42 @@ void add_sample_command(CLI::App& app, Work& work) {
                     "a step-N folder, or a run's folder (its newest)")
         ->required();
     sub->add_option("--out", f->out, "folder for latents, videos and pictures")->required();
-    sub->add_option("--prompt", f->prompts, "caption (repeatable)")->allow_extra_args(false);
-    sub->add_option("--prompts", f->prompts_file, "text file with one caption a line");
+    sub->add_option("--prompt", f->texts.prompts, "caption (repeatable)")->allow_extra_args(false);
+    sub->add_option("--prompts", f->texts.prompts_file, "text file with one caption a line");
+    sub->add_option("--negative-prompt", f->texts.negative,
+                    "what guidance leads away from; default: the empty caption");
+    sub->add_option("--text-embeddings,--text", f->texts.embeddings,
+                    "safetensors file with embeddings of the captions: `text` (captions, rows, "
+                    "text_dim), `empty` (rows, text_dim) and optionally `negative`");
     sub->add_option("--count", f->count, "samples per caption")->check(CLI::Range(1, 10000));
     sub->add_option("--size", f->size, "HxW in pixels; default: a size of the training data");
     sub->add_option("--frames", f->frames, "frames of the video; default: as the training data")
         ->check(CLI::Range(int64_t{1}, kMaxSide));
-    sub->add_option("--steps", f->steps, "Euler steps")
+    sub->add_option(
+           "--solver", f->solver.solver,
+           "euler or unipc (rectified flows), ddim or ddpm (noise schedules); auto: euler or "
+           "ddim")
+        ->capture_default_str();
+    sub->add_option("--steps", f->solver.steps, "steps of the solver")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
-    sub->add_option("--guidance", f->guidance, "classifier-free guidance w; 1 or less: none")
-        ->check(CLI::Range(0.0, 1000.0))
+    sub->add_option("--guidance", f->guidance,
+                    "classifier-free guidance w; 1 or less: none. 5 for every step, 7:3 from the "
+                    "first to the last, 7,6,5 for each, 0.2-0.8:5 where the timestep / 1000 is in "
+                    "between")
         ->capture_default_str();
-    sub->add_option("--shift", f->shift, "timestep shift; default: the run's for this shape")
+    sub->add_option("--shift", f->solver.shift, "timestep shift; default: the run's for this shape")
         ->check(CLI::Range(1e-3, 1e3));
+    sub->add_option("--batch", f->batch, "samples drawn at a time; their bits do not depend on it")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    sub->add_option("--trajectory", f->trajectory,
+                    "safetensors file for every x_t and model output of every sample");
     sub->add_option("--seed", f->seed, "seed of the starting noise")
         ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
         ->capture_default_str();
     sub->add_option("--weights", f->weights, "auto (the first EMA, else raw), raw, ema0, ema1, ...")
         ->capture_default_str();
-    sub->add_option("--text", f->text_file,
-                    "embeddings of the captions, for encoders not built in");
     sub->add_flag("--gif", f->gif, "also write each video as an animated GIF (needs libav)");
     sub->add_option("--device", f->device, "auto, cpu or cuda")->capture_default_str();
     sub->add_option("--threads", f->threads, "0: all the process may use")

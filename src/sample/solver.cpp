@@ -2,11 +2,15 @@
 #include "sample/solver.h"
 
 #include <cmath>
+#include <iterator>
 
 #include "core/check.h"
+#include "sample/unipc.h"
 
 namespace vt {
 namespace {
+
+constexpr const char* kSolverNames[] = {"euler", "unipc", "ddim", "ddpm"};
 
 constexpr double kTrainSteps = 1000;
 
@@ -20,7 +24,55 @@ void check_args(int64_t steps, double shift) {
     }
 }
 
+class Euler final : public Solver {
+  public:
+    Euler(int64_t steps, double shift) : sigmas_(flow_euler_sigmas(steps, shift)) {}
+    [[nodiscard]] int64_t steps() const override {
+        return static_cast<int64_t>(sigmas_.size()) - 1;
+    }
+    [[nodiscard]] float tau(int64_t k) const override { return 1000.0F * sigma(k); }
+    [[nodiscard]] float sigma(int64_t k) const override {
+        return sigmas_.at(static_cast<size_t>(k));
+    }
+    void step(int64_t k, float* x, const float* out, int64_t n, float* /*history*/,
+              const float* /*noise*/) const override {
+        const float dt = sigma(k + 1) - sigma(k);
+        for (int64_t i = 0; i < n; ++i) x[i] = x[i] + dt * out[i];
+    }
+
+  private:
+    std::vector<float> sigmas_;
+};
+
 }  // namespace
+
+const char* name_of(SolverKind kind) {
+    const auto i = static_cast<size_t>(kind);
+    VT_CHECK(i < std::size(kSolverNames), "solver kind {}", i);
+    return kSolverNames[i];
+}
+
+SolverKind solver_named(std::string_view name) {
+    for (size_t i = 0; i < std::size(kSolverNames); ++i) {
+        if (name == kSolverNames[i]) return static_cast<SolverKind>(i);
+    }
+    raise(Fault::kUser, fmt::format("there is no solver '{}'", name),
+          "one of euler, unipc (rectified flows), ddim, ddpm (models with a noise schedule)");
+}
+
+bool for_flow(SolverKind kind) {
+    return kind == SolverKind::kEuler || kind == SolverKind::kUniPc;
+}
+
+std::unique_ptr<Solver> make_flow_solver(SolverKind kind, int64_t steps, double shift) {
+    check_args(steps, shift);
+    if (kind == SolverKind::kEuler) return std::make_unique<Euler>(steps, shift);
+    if (kind == SolverKind::kUniPc) return make_unipc(unipc_schedule(steps, shift));
+    raise(Fault::kUser,
+          fmt::format("the solver {} needs a noise schedule, the model is a rectified flow",
+                      name_of(kind)),
+          "take euler or unipc");
+}
 
 std::vector<float> flow_euler_sigmas(int64_t steps, double shift) {
     check_args(steps, shift);
@@ -64,9 +116,20 @@ std::vector<double> even_sigmas(int64_t steps) {
     return out;
 }
 
-void flow_euler_step(float* x, const float* v, int64_t n, float now, float next) {
-    const float dt = next - now;
-    for (int64_t i = 0; i < n; ++i) x[i] = x[i] + dt * v[i];
+UniPcSchedule unipc_schedule(int64_t steps, double shift) {
+    check_args(steps, shift);
+    UniPcSchedule out;
+    for (int64_t i = 0; i < steps; ++i) {
+        // numpy's linspace(1, 1/1000, steps + 1) without its end: start + i * step
+        const double step = (1 / kTrainSteps - 1) / static_cast<double>(steps);
+        const double even = 1 + static_cast<double>(i) * step;
+        double sigma = shift * even / (1 + (shift - 1) * even);
+        if (i == 0 && std::fabs(sigma - 1) < 1e-6) sigma -= 1e-6;
+        out.sigmas.push_back(static_cast<float>(sigma));
+        out.taus.push_back(static_cast<float>(std::floor(sigma * kTrainSteps)));
+    }
+    out.sigmas.push_back(0);
+    return out;
 }
 
 void guide(float* v, const float* vc, const float* vu, int64_t n, float w) {

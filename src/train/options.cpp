@@ -135,18 +135,38 @@ std::vector<Field> fields(LogOptions& o) {
          .min = 0},
         {.key = "log.sample_count",
          .target = &o.sample_count,
-         .help = "Held-out captions sampled each time.",
+         .help = "Captions sampled each time: of the validation set, or of the training set "
+                 "where there is no validation set.",
          .min = 1,
          .max = 1000},
         {.key = "log.sample_steps",
          .target = &o.sample_steps,
-         .help = "Euler steps of these samples.",
+         .help = "Steps of the solver for these samples.",
          .min = 1,
          .max = 1000},
         {.key = "log.sample_guidance",
          .target = &o.sample_guidance,
          .help = "Classifier-free guidance of these samples. 1 or less: none.",
-         .min = 0},
+         .min = 0,
+         .max = 1000},
+        {.key = "log.sample_solver",
+         .target = &o.sample_solver,
+         .help = "How these samples go from noise to data: euler or unipc for rectified flows, "
+                 "ddim or ddpm for a noise schedule. auto: euler, or ddim.",
+         .choices = {"auto", "euler", "unipc", "ddim", "ddpm"}},
+        {.key = "log.sample_shift",
+         .target = &o.sample_shift,
+         .help = "Timestep shift of these samples. 0: objective.flow_shift.",
+         .min = 0,
+         .max = 1000},
+        {.key = "log.sample_weights",
+         .target = &o.sample_weights,
+         .help = "Which weights draw them: raw, ema0, ema1, ... as optim.ema_decay lists them. "
+                 "auto: the first average, or raw where there is none."},
+        {.key = "log.sample_negative_prompt",
+         .target = &o.sample_negative_prompt,
+         .help = "What guidance leads away from, in place of the empty caption. Needs data whose "
+                 "text encoder is built in."},
     };
 }
 

@@ -53,8 +53,12 @@ struct LogOptions {
     int64_t eval_quantiles = 4;   // timestep quantiles per validation sample
     int64_t sample_interval = 0;  // 0: never
     int64_t sample_count = 4;     // captions drawn each time
-    int64_t sample_steps = 20;    // Euler steps
+    int64_t sample_steps = 20;
     double sample_guidance = 3.0;
+    std::string sample_solver = "auto";   // auto | euler | unipc | ddim | ddpm
+    double sample_shift = 0;              // 0: objective.flow_shift
+    std::string sample_weights = "auto";  // auto | raw | ema0 | ema1 | ...
+    std::string sample_negative_prompt;
 };
 [[nodiscard]] std::vector<Field> fields(LogOptions& o);
 

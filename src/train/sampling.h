@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Samples during training: the captions of held-out samples, always the same ones with the same
-// noise, so that a run's pictures can be laid side by side. Floor 6.
+// Samples during training: captions of the validation set, or of the training set where there is
+// none; always the same ones with the same noise, so that a run's pictures can be laid side by
+// side. Floor 6.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@ namespace vt {
 class RunSampler {
   public:
     /// Takes the captions of log.sample_count samples of `data` that share the first one's shape.
+    /// kUser if log.sample_negative_prompt is set and the data's text encoder is not built in.
     RunSampler(const RunConfig& config, Model& model, const Dataset& data, Memory& memory);
 
     /// Declares the sampler (measuring or real).
@@ -42,7 +44,7 @@ class RunSampler {
     LatentShape shape_;
     std::vector<std::vector<float>> texts_;  // (text_len, text_dim) each
     std::vector<std::string> names_;
-    std::vector<float> empty_;
+    std::vector<float> empty_, negative_;
     std::unique_ptr<Sampler> sampler_;
 };
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
 
 #include "core/check.h"
 #include "core/rng.h"
+#include "data/safetensors.h"
+#include "sample/guidance.h"
 #include "sample/sampler.h"
 #include "sample/solver.h"
+#include "sample/trajectory.h"
+#include "tests/paths.h"
 
 namespace vt {
 namespace {
@@ -134,28 +139,33 @@ TEST_SUITE("sample") {
         for (const double w : {0.0, 1.0, 4.0}) {
             CAPTURE(w);
             PointModel model;
-            const SampleOptions options{.seed = 9, .steps = 6, .shift = 3, .guidance = w};
+            const SampleOptions options{.seed = 9, .guidance = fmt::format("{}", w), .batch = 1};
+            const std::shared_ptr<const Solver> solver = make_flow_solver(SolverKind::kEuler, 6, 3);
             Arena acts("acts", MemCategory::kActivations), work("work", MemCategory::kWorkspace);
-            { const Sampler measure(model, acts, work, shape, kSt, kDim, options); }
+            { const Sampler measure(model, acts, work, shape, kSt, kDim, solver, options); }
             acts.reserve();
             work.reserve();
-            Sampler sampler(model, acts, work, shape, kSt, kDim, options);
+            Sampler sampler(model, acts, work, shape, kSt, kDim, solver, options);
             const std::vector<float> empty(kSt * kDim, -0.5F);
             std::vector<float> text(kSt * kDim, 0.25F);
             const Ctx ctx;
             const Weights weights;
             int64_t steps = 0;
-            const auto z =
-                sampler.run(ctx, weights, {.index = 5, .caption = "", .text = text.data()},
-                            empty.data(), [&](int64_t k) {
-                                CHECK(k == ++steps);
-                                return true;
-                            });
+            const std::vector<SampleRequest> one = {{.index = 5, .text = text.data()}};
+            const std::vector<SampleRequest> other = {{.index = 6, .text = text.data()}};
+            const auto z = sampler.run(ctx, weights, one, empty.data(), [&](const PathPoint& p) {
+                CHECK(p.step == ++steps);
+                CHECK(p.guidance == static_cast<float>(w));
+                CHECK(p.count == 1);
+                CHECK(p.sigma > p.next_sigma);
+                return true;
+            });
             CHECK(steps == 6);
             CHECK(model.forwards == 6);
             const double end = w > 1 ? -0.5 + w * 0.75 : 0.25;
-            REQUIRE(static_cast<int64_t>(z.size()) == shape.numel());
-            for (const float v : z) {
+            REQUIRE(z.size() == 1);
+            REQUIRE(static_cast<int64_t>(z[0].size()) == shape.numel());
+            for (const float v : z[0]) {
                 // the last step removes all that is left; |x| < 8, four roundings, scaled by w
                 CHECK(std::fabs(double{v} - end) < 8 * 8 * 4 * 0x1p-24);
             }
@@ -164,20 +174,133 @@ TEST_SUITE("sample") {
                         random_normal(9, Purpose::kSample, 5, static_cast<uint64_t>(i)));
             }
             // the same request again, after another one: the same bits
-            (void)sampler.run(ctx, weights, {.index = 6, .caption = "", .text = text.data()},
-                              empty.data());
-            CHECK(sampler.run(ctx, weights, {.index = 5, .caption = "", .text = text.data()},
-                              empty.data()) == z);
+            (void)sampler.run(ctx, weights, other, empty.data());
+            CHECK(sampler.run(ctx, weights, one, empty.data()) == z);
+            // told to stop
+            CHECK(sampler
+                      .run(ctx, weights, one, empty.data(),
+                           [](const PathPoint& p) { return p.step < 3; })
+                      .empty());
             text[0] = std::nanf("");
-            CHECK_THROWS_AS(
-                (void)sampler.run(ctx, weights, {.index = 5, .caption = "", .text = text.data()},
-                                  empty.data()),
-                Error);
+            CHECK_THROWS_AS((void)sampler.run(ctx, weights, one, empty.data()), Error);
         }
         PointModel model;
         Arena acts("acts", MemCategory::kActivations), work("work", MemCategory::kWorkspace);
-        CHECK_THROWS_AS(Sampler(model, acts, work, {.C = 1, .T = 1, .H = 1, .W = 3}, 1, 1, {}),
+        CHECK_THROWS_AS(Sampler(model, acts, work, {.C = 1, .T = 1, .H = 1, .W = 3}, 1, 1,
+                                make_flow_solver(SolverKind::kEuler, 3, 1), {}),
                         Error);
+    }
+
+    TEST_CASE("guidance: constant, from first to last, each step, an interval") {
+        const auto solver = make_flow_solver(SolverKind::kEuler, 4, 1);  // taus 1000, 667, 334, 1
+        using V = std::vector<float>;
+        CHECK(guidance_weights("5", *solver) == V{5, 5, 5, 5});
+        CHECK(guidance_weights("7:4", *solver) == V{7, 6, 5, 4});
+        CHECK(guidance_weights("7,1,0,2.5", *solver) == V{7, 1, 0, 2.5});
+        CHECK(guidance_weights("0.3-0.7:5", *solver) == V{1, 5, 5, 1});
+        CHECK(guidance_weights("3:1", *make_flow_solver(SolverKind::kEuler, 1, 1)) == V{3});
+        for (const char* bad : {"", "x", "5,", "1,2,3", "5:", ":5", "0.7-0.3:5", "0.1-1.5:5", "-1",
+                                "nan", "2000", "0.1-0.2", "5 ", "1:2:3"}) {
+            CAPTURE(bad);
+            CHECK_THROWS_AS((void)guidance_weights(bad, *solver), Error);
+        }
+    }
+
+    TEST_CASE("sampler: the path it tells of is the path it takes, in memory and in a file") {
+        const LatentShape shape{.C = 2, .T = 1, .H = 3, .W = 2};
+        const test::TempDir dir;
+        PointModel model;
+        const std::shared_ptr<const Solver> solver = make_flow_solver(SolverKind::kEuler, 5, 2);
+        const SampleOptions options{.seed = 3, .guidance = "0.5-1:4", .batch = 2};
+        Arena acts("acts", MemCategory::kActivations), work("work", MemCategory::kWorkspace);
+        { const Sampler measure(model, acts, work, shape, 1, 1, solver, options); }
+        acts.reserve();
+        work.reserve();
+        Sampler sampler(model, acts, work, shape, 1, 1, solver, options);
+        const float empty = -1, text[] = {0.5F, 1, 2};
+        const std::vector<SampleRequest> requests = {{4, &text[0]}, {9, &text[1]}, {2, &text[2]}};
+        const fs::path path = dir / "paths.safetensors";
+        TrajectoryFile file(path, *solver, shape, requests);
+        std::vector<int64_t> firsts;
+        const auto latents = sampler.run({}, {}, requests, &empty, [&](const PathPoint& p) {
+            if (p.step == 1) firsts.push_back(p.first);
+            CHECK(p.count == (p.first == 0 ? 2 : 1));
+            file.add(p);
+            return true;
+        });
+        file.close(latents);
+        CHECK(firsts == std::vector<int64_t>{0, 2});
+        REQUIRE(latents.size() == 3);
+
+        const SafetensorsReader in(path);
+        const auto read = [&](const std::string& name) {
+            const StoredTensor& t = in.at(name);
+            std::vector<float> out(static_cast<size_t>(t.shape.numel()));
+            in.read(t, Tensor(out.data(), t.shape, DType::kF32));
+            return out;
+        };
+        const auto sigma = read("sigma"), tau = read("tau"), guidance = read("guidance");
+        CHECK(guidance == guidance_weights("0.5-1:4", *solver));
+        CHECK(std::count(guidance.begin(), guidance.end(), 4.0F) == 3);  // both kinds of forward
+        const auto n = static_cast<size_t>(shape.numel());
+        for (size_t s = 0; s < 3; ++s) {
+            const std::string name = fmt::format("sample-{:06}", requests[s].index);
+            const auto x = read(name + "/x"), v = read(name + "/v");
+            REQUIRE(x.size() == 6 * n);
+            REQUIRE(v.size() == 5 * n);
+            for (size_t k = 0; k < 5; ++k) {
+                CHECK(tau[k] == solver->tau(static_cast<int64_t>(k)));
+                const float c = text[s], w = guidance[k], s0 = tau[k] / 1000.0F;
+                for (size_t i = k * n; i < (k + 1) * n; ++i) {
+                    // the guided flow of the point model, and Euler's step along it, bit for bit
+                    const float vu = (x[i] - empty) / s0, vc = (x[i] - c) / s0;
+                    CHECK(v[i] == (w > 1 ? vu + w * (vc - vu) : vc));
+                    CHECK(x[i + n] == x[i] + (sigma[k + 1] - sigma[k]) * v[i]);
+                }
+            }
+            CHECK(std::vector<float>(x.end() - static_cast<int64_t>(n), x.end()) == latents[s]);
+        }
+        { const TrajectoryFile dropped(dir / "dropped", *solver, shape, requests); }
+        CHECK_FALSE(fs::exists(dir / "dropped"));
+    }
+
+    TEST_CASE("sampler: fresh noise of a solver is the request's own") {
+        const LatentShape shape{.C = 1, .T = 1, .H = 3, .W = 2};
+        NoiseSchedule schedule;
+        for (int i = 0; i < 1000; ++i) schedule.alpha_bar.push_back(1 - (i + 1) / 1001.0);
+        schedule.predicts = Predicts::kData;
+        schedule.spacing = Spacing::kTrailing;  // the point model divides by its timestep
+        const std::shared_ptr<const Solver> solver =
+            make_ddpm_solver(SolverKind::kDdpm, 4, schedule);
+        CHECK(solver->noisy(2));
+        CHECK_FALSE(solver->noisy(3));
+        PointModel model;
+        std::vector<std::vector<float>> seen;
+        const auto draw = [&](int64_t batch) {
+            const SampleOptions options{.seed = 7, .guidance = "1", .batch = batch};
+            Arena acts("acts", MemCategory::kActivations), work("work", MemCategory::kWorkspace);
+            { const Sampler measure(model, acts, work, shape, 1, 1, solver, options); }
+            acts.reserve();
+            work.reserve();
+            Sampler sampler(model, acts, work, shape, 1, 1, solver, options);
+            const float text = 0.25F;
+            std::vector<std::vector<float>> points;
+            (void)sampler.run({}, {}, {{3, &text}, {8, &text}, {1, &text}}, &text,
+                              [&](const PathPoint& p) {
+                                  for (int64_t b = 0; b < p.count; ++b) {
+                                      const float* x = p.x + b * shape.numel();
+                                      points.emplace_back(x, x + shape.numel());
+                                  }
+                                  return true;
+                              });
+            std::sort(points.begin(), points.end());
+            return points;
+        };
+        const auto one = draw(1);
+        CHECK(one.size() == 12);
+        CHECK(draw(2) == one);
+        CHECK(draw(3) == one);
+        CHECK(std::adjacent_find(one.begin(), one.end()) == one.end());
     }
 }
 

@@ -38,20 +38,22 @@ TEST_SUITE("sample") {
         std::vector<float> text(3 * kSt * kDim), empty(kSt * kDim, 0.1F);
         for (size_t i = 0; i < text.size(); ++i) text[i] = random_normal(2, Purpose::kTest, 9, i);
 
-        const auto draw = [&](const std::vector<uint64_t>& order, int threads) {
+        const auto draw = [&](const std::vector<uint64_t>& order, int threads, int64_t batch,
+                              const char* guidance) {
             Pool pool(threads);
             Arena acts("acts", MemCategory::kActivations), work("work", MemCategory::kWorkspace);
-            const SampleOptions options{.seed = 4, .steps = 3, .shift = 2, .guidance = 3};
+            const SampleOptions options{.seed = 4, .guidance = guidance, .batch = batch};
+            const std::shared_ptr<const Solver> solver = make_flow_solver(SolverKind::kUniPc, 3, 2);
             ScratchNeed need;
             {
-                const Sampler measure(*model, acts, work, shape, kSt, kDim, options);
+                const Sampler measure(*model, acts, work, shape, kSt, kDim, solver, options);
                 need = measure.scratch_need();
             }
             acts.reset();
             work.reset();
             acts.reserve();
             work.reserve();
-            Sampler sampler(*model, acts, work, shape, kSt, kDim, options);
+            Sampler sampler(*model, acts, work, shape, kSt, kDim, solver, options);
             need.threads = pool.threads();
             Arena scratch("scratch", MemCategory::kWorkspace);
             const int64_t bytes = cpu_ops().scratch_bytes(need);
@@ -63,19 +65,24 @@ TEST_SUITE("sample") {
             ctx.pool = &pool;
             ctx.scratch = scratch.alloc("scratch", {bytes}, DType::kU8);
             std::vector<std::vector<float>> out(3);
+            std::vector<SampleRequest> requests;
             for (const uint64_t i : order) {
-                out[i] = sampler.run(ctx, store.weights(),
-                                     {.index = i,
-                                      .caption = "",
-                                      .text = text.data() + static_cast<int64_t>(i) * kSt * kDim},
-                                     empty.data());
+                requests.push_back({i, text.data() + static_cast<int64_t>(i) * kSt * kDim});
             }
+            const auto latents = sampler.run(ctx, store.weights(), requests, empty.data());
+            for (size_t k = 0; k < order.size(); ++k) out[order[k]] = latents[k];
             return out;
         };
-        const auto all = draw({0, 1, 2}, 1);
+        const auto all = draw({0, 1, 2}, 1, 1, "3");
         CHECK(all[0] != all[1]);
-        CHECK(draw({2, 0, 1}, 2) == all);
-        CHECK(draw({1}, 1)[1] == all[1]);
+        CHECK(draw({2, 0, 1}, 2, 1, "3") == all);
+        CHECK(draw({1}, 1, 1, "3")[1] == all[1]);
+        CHECK(draw({2, 1, 0}, 2, 2, "3") == all);
+        CHECK(draw({0, 1, 2}, 1, 3, "3") == all);
+        // guided and plain steps in one path
+        const auto mixed = draw({0, 1, 2}, 1, 1, "0.5-0.9:3");
+        CHECK(mixed != all);
+        CHECK(draw({0, 1, 2}, 2, 3, "0.5-0.9:3") == mixed);
     }
 }
 
