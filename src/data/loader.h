@@ -71,7 +71,8 @@ class Dataset {
     [[nodiscard]] virtual int num_sources() const = 0;
     [[nodiscard]] virtual int64_t source_size(int source) const = 0;  // samples
     [[nodiscard]] virtual double source_weight(int source) const = 0;
-    [[nodiscard]] virtual std::string source_name(int source) const;  // for messages
+    /// As the config spells it; for messages and names of metrics.
+    [[nodiscard]] virtual std::string source_name(int source) const;
     [[nodiscard]] virtual Sample sample(int source, int64_t index) const = 0;
     [[nodiscard]] virtual std::string sample_id(int source, int64_t index) const = 0;
     [[nodiscard]] virtual std::string caption(int source, int64_t index) const = 0;

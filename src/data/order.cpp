@@ -80,6 +80,11 @@ Draw draw_of(const Dataset& data, uint64_t seed, uint64_t ordinal, uint64_t bloc
 
 }  // namespace
 
+int32_t source_of(const std::vector<int64_t>& counts, uint64_t seed, uint64_t ordinal) {
+    return owner(counts, keyed_permutation(seed, Purpose::kMixture, ordinal / kBlockDraws,
+                                           kBlockDraws, ordinal % kBlockDraws));
+}
+
 BlockOrder::BlockOrder(const Dataset& data, uint64_t seed, Tensor table, uint64_t origin)
     : data_(data), seed_(seed), origin_(origin), table_(table), counts_(block_counts(data)) {
     VT_CHECK(!needs_table(data) || (table.data != nullptr && table.numel() == int64_t{kBlockDraws}),

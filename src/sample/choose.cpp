@@ -27,6 +27,8 @@ std::shared_ptr<const Solver> choose_solver(const ObjectiveOptions& objective,
     }
     NoiseSchedule schedule;
     schedule.alpha_bar = alpha_bars(objective);
+    // a schedule that ends in pure noise is entered there
+    if (objective.zero_terminal_snr) schedule.spacing = Spacing::kTrailing;
     schedule.predicts = objective.prediction == "epsilon" ? Predicts::kNoise
                         : objective.prediction == "x0"    ? Predicts::kData
                                                           : Predicts::kVelocity;

@@ -34,12 +34,13 @@ std::string event_line(const RunEvent& event) {
     out["step"] = event.step;
     out["wall"] = event.wall;
     out["text"] = event.text;
+    for (const auto& [key, value] : event.facts) out["facts"][key] = value;
     // names from outside may hold bytes that are not UTF-8
     return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::optional<RunEvent> parse_event(std::string_view line) {
-    const auto in = nlohmann::json::parse(line, nullptr, false);
+    const auto in = nlohmann::ordered_json::parse(line, nullptr, false);
     if (!in.is_object()) return std::nullopt;
     const auto kind = in.find("event"), step = in.find("step");
     if (kind == in.end() || !kind->is_string() || step == in.end() || !step->is_number_integer()) {
@@ -54,6 +55,11 @@ std::optional<RunEvent> parse_event(std::string_view line) {
     }
     if (const auto it = in.find("text"); it != in.end() && it->is_string()) {
         out.text = it->get<std::string>();
+    }
+    if (const auto it = in.find("facts"); it != in.end() && it->is_object()) {
+        for (const auto& [key, value] : it->items()) {
+            if (value.is_string()) out.facts.emplace_back(key, value.get<std::string>());
+        }
     }
     return out;
 }
@@ -98,10 +104,12 @@ RunEvents::RunEvents(fs::path path, bool anew) : path_(std::move(path)) {
     if (last != '\n') write_all(fd_, "\n", 1, path_);
 }
 
-void RunEvents::add(EventKind kind, int64_t step, std::string_view text) noexcept {
+void RunEvents::add(EventKind kind, int64_t step, std::string_view text,
+                    const std::vector<std::pair<std::string, std::string>>& facts) noexcept {
     try {
         const auto now = std::chrono::system_clock::now().time_since_epoch();
-        RunEvent event{kind, step, std::chrono::duration<double>(now).count(), std::string(text)};
+        RunEvent event{kind, step, std::chrono::duration<double>(now).count(), std::string(text),
+                       facts};
         const std::string line = event_line(event) + "\n";
         const std::lock_guard lock(mutex_);
         const off_t before = ::lseek(fd_.get(), 0, SEEK_END);

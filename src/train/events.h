@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -38,9 +39,12 @@ struct RunEvent {
     int64_t step = 0;  // optimizer steps done, as the checkpoint of that moment would be called
     double wall = 0;   // seconds since 1970-01-01 UTC
     std::string text;  // one line for people; may be empty
+    // what a start or resume ran on: {"build", "Release GNU 12.2.0"}, ...; mostly empty
+    std::vector<std::pair<std::string, std::string>> facts;
 };
 
-/// {"event":"skip","step":12,"wall":1790000000.123,"text":"..."}, no newline.
+/// {"event":"skip","step":12,"wall":1790000000.123,"text":"..."}, no newline; where there
+/// are facts, "facts":{...} behind.
 [[nodiscard]] std::string event_line(const RunEvent& event);
 /// Its inverse; nullopt for a torn or foreign line. An unknown kind reads as a warning.
 [[nodiscard]] std::optional<RunEvent> parse_event(std::string_view line);
@@ -55,7 +59,8 @@ class RunEvents {
     RunEvents(fs::path path, bool anew);
     /// Appends one line with the present time. Never throws: a record that cannot be written is a
     /// warning on stderr, not the end of a run.
-    void add(EventKind kind, int64_t step, std::string_view text) noexcept;
+    void add(EventKind kind, int64_t step, std::string_view text,
+             const std::vector<std::pair<std::string, std::string>>& facts = {}) noexcept;
 
   private:
     fs::path path_;

@@ -90,6 +90,7 @@ std::string console_line(const MetricRow& row) {
             m.member);
         if (m.key == std::string_view("loss")) {
             for (const auto& [name, value] : row.extra) {
+                if (name.find('/') != std::string::npos) continue;  // too many for one line
                 out += fmt::format(" {}: {:.6E} |", name, value);
             }
         }

@@ -36,7 +36,8 @@ struct MetricRow {
     std::optional<double> memory_gib;         // largest resident size of a rank
     std::optional<double> seconds_left;
     std::optional<int64_t> eval_samples;
-    // more of the same kind: {"loss ema 0.999", 0.12}; names without '"' or control characters
+    // more of the same kind: {"loss ema 0.999", 0.12}; names without '"' or control characters.
+    // Those with a slash ("loss/t_0.2-0.3") are not on the console line.
     std::vector<std::pair<std::string, double>> extra;
 };
 

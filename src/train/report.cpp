@@ -22,7 +22,10 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
     c.samples += r.samples;
     c.tokens += r.tokens;
     c.flop += r.model_flop;
-    if (r.verdict == Verdict::kGood) c.loss += r.loss;
+    if (r.verdict == Verdict::kGood) {
+        c.loss += r.loss;
+        for (const SampleLoss& s : r.each) breakdown_.add(s);
+    }
     if (r.verdict != Verdict::kGood) ++c.skipped;
     if (r.verdict == Verdict::kNotFinite) ++c.not_finite;
     const int64_t last = config_.run.train_iters;
@@ -52,8 +55,11 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
     if (const int64_t good = c.steps - c.skipped; good > 0) {
         row.extra.emplace_back("loss mean", c.loss / static_cast<double>(good));
     }
+    breakdown_.report(row.extra);
+    consumed_.report(cursor_, row.extra);
     report(row);
     c.restart();
+    breakdown_.restart();
 }
 
 void Trainer::evaluate(int64_t step) {
@@ -81,14 +87,31 @@ void Trainer::evaluate(int64_t step) {
     report(row);
 }
 
+// The number of the average that draws the samples, -1 for the weights themselves.
+int64_t Trainer::sample_ema() const {
+    const std::string& which = config_.log.sample_weights;
+    if (which == "raw" || (which == "auto" && optim_->num_ema() == 0)) return -1;
+    if (which == "auto") return 0;
+    for (int64_t k = 0; k < optim_->num_ema(); ++k) {
+        if (which == fmt::format("ema{}", k)) return k;
+    }
+    raise(Fault::kUser,
+          fmt::format("log.sample_weights = \"{}\": optim.ema_decay has {} entries", which,
+                      optim_->num_ema()),
+          "auto, raw, or ema0, ema1, ... in the order of optim.ema_decay");
+}
+
 void Trainer::draw_samples(int64_t step) {
-    const bool averaged = optim_->num_ema() > 0;
-    const Weights w = averaged ? store_->show(ctx_, optim_->ema(0)) : store_->weights();
+    const int64_t k = sample_ema();
+    const Weights w = k >= 0 ? store_->show(ctx_, optim_->ema(k)) : store_->weights();
     const auto stop = [] { return stop_requested(); };
     const std::optional<fs::path> dir = sampler_->run(ctx_, w, step, stop);
-    if (averaged) store_->refresh_operands(ctx_);
+    if (k >= 0) store_->refresh_operands(ctx_);
     if (!dir) return;
-    say(" samples of step {} ({}): {}", step, averaged ? "first EMA" : "weights", dir->string());
+    record_->add(EventKind::kSample, step,
+                 fs::path(*dir).lexically_relative(config_.run.out).string());
+    say(" samples of step {} ({}): {}", step, k >= 0 ? fmt::format("EMA {}", k) : "weights",
+        dir->string());
 }
 
 }  // namespace vt

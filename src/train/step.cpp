@@ -134,7 +134,10 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
     double loss = 0;
     for (size_t i = 0; i < sse.size(); ++i) {
         loss += coef[i] * sse[i];
-        r.each.push_back({m.draws[i], sse[i] / static_cast<double>(latent.numel())});
+        r.each.push_back({.draw = m.draws[i],
+                          .loss = sse[i] / static_cast<double>(latent.numel()),
+                          .shape = m.shape,
+                          .tau = tau[i]});
     }
     return loss;
 }

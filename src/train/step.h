@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "model/store.h"
 #include "optim/state.h"
+#include "train/breakdown.h"
 #include "train/memory.h"
 #include "train/options.h"
 
@@ -53,11 +54,6 @@ struct StepStart {
     int64_t step = 1;     // from 1; a step without an update counts too
     int64_t updates = 0;  // done before it: the moments' bias correction counts these
     StepLimits limits;    // a loss or gradient norm beyond them is a spike
-};
-
-struct SampleLoss {
-    Draw draw;
-    double loss = 0;  // mean squared error over the sample's elements
 };
 
 struct StepResult {

@@ -96,13 +96,35 @@ void EventsFile::append(const MetricRow& row) {
     std::string summary;
     for (const auto& [name, value] : metric_values(row)) {
         std::string scalar;
-        put_bytes(&scalar, 1, (row.eval ? "eval/" : "train/") + name);  // tag
-        put_tag(&scalar, 2, kFixed32);                                  // simple_value
+        // names that are paths already are tags as they stand
+        const bool path = name.find('/') != std::string::npos;
+        put_bytes(&scalar, 1, path ? name : (row.eval ? "eval/" : "train/") + name);  // tag
+        put_tag(&scalar, 2, kFixed32);  // simple_value
         put_little(&scalar, std::bit_cast<uint32_t>(static_cast<float>(value)));
         put_bytes(&summary, 1, scalar);
     }
     if (summary.empty()) return;
     std::string event = event_of(row.step);
+    put_bytes(&event, 5, summary);
+    write(event);
+}
+
+void EventsFile::append_image(const std::string& tag, int64_t step, std::string_view encoded,
+                              int64_t height, int64_t width) {
+    std::string image;
+    put_tag(&image, 1, kVarint);  // height
+    put_varint(&image, static_cast<uint64_t>(height));
+    put_tag(&image, 2, kVarint);  // width
+    put_varint(&image, static_cast<uint64_t>(width));
+    put_tag(&image, 3, kVarint);  // colorspace: RGB
+    put_varint(&image, 3);
+    put_bytes(&image, 4, encoded);  // encoded_image_string
+    std::string value;
+    put_bytes(&value, 1, tag);
+    put_bytes(&value, 4, image);
+    std::string summary;
+    put_bytes(&summary, 1, value);
+    std::string event = event_of(step);
     put_bytes(&event, 5, summary);
     write(event);
 }

@@ -9,6 +9,7 @@
 #include "fault/signal.h"
 #include "model/registry.h"
 #include "prof/machine.h"
+#include "train/environment.h"
 #include "train/interval.h"
 
 namespace vt {
@@ -29,7 +30,9 @@ Trainer::Trainer(const TrainerInput& input)
     : in_(input),
       config_(input.config),
       health_(input.config.health),
-      interval_(std::make_unique<Interval>()) {
+      interval_(std::make_unique<Interval>()),
+      breakdown_(input.train),
+      consumed_(input.train, static_cast<uint64_t>(input.config.run.seed)) {
     const Precision precision = make_precision(config_.run.precision, config_.model);
     model_ = make_model(config_.model, in_.train.facts(), precision);
     store_ = std::make_unique<ParamStore>(model_->params(), precision, true);
@@ -39,6 +42,7 @@ Trainer::Trainer(const TrainerInput& input)
         validator_ = std::make_unique<Validator>(config_, *model_, *in_.valid, memory_);
     }
     if (config_.log.sample_interval > 0) {
+        (void)sample_ema();  // refuses what is not there now, not at the first sample
         sampler_ = std::make_unique<RunSampler>(
             config_, *model_, in_.valid != nullptr ? *in_.valid : in_.train, memory_);
     }
@@ -220,10 +224,23 @@ int Trainer::run() {
     write_atomic(out / "config.toml", in_.config_text);
     metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", start_step_);
     events_ = std::make_unique<EventsFile>(out / "tensorboard", start_step_);
-    record_ = std::make_unique<RunEvents>(out / "events.jsonl", start_step_ == 0);
+    record_ =
+        std::make_unique<RunEvents>(out / "events.jsonl", config_.checkpoint.resume == "none");
+    done_step_ = start_step_;
+    noted_save_ = saver_->committed_step();
+    record_->add(start_step_ > 0 ? EventKind::kResume : EventKind::kStart, start_step_,
+                 origin_.empty() ? "" : "from " + origin_,
+                 environment(in_.backend.instruction_path, in_.pool.threads(), in_.mesh));
     interval_->roof = measure_matmul_rate(ctx_, model_->precision().operand);
     make_loader();  // reads from the restored cursor on
-    return loop();
+    try {
+        const int code = loop();
+        record_->add(EventKind::kEnd, done_step_, code == 0 ? "done" : "stopped on a signal");
+        return code;
+    } catch (const Error& e) {
+        record_->add(EventKind::kEnd, done_step_, e.message());
+        throw;
+    }
 }
 
 int Trainer::loop() {
@@ -246,8 +263,13 @@ int Trainer::loop() {
         const StepResult r = step_->run(ctx_, *batch, {step, step - 1 - health_.skipped(), limits});
         cursor_ = batch->next;
         interval_->bad += batch->replaced;
+        if (batch->replaced > 0) {
+            record_->add(EventKind::kBadSample, step,
+                         fmt::format("{} bad sample(s) replaced", batch->replaced));
+        }
         health_.note(step, r.verdict, r.loss, r.grad_norm);
         if (r.verdict != Verdict::kGood) note_bad_step(step, r, *batch);
+        done_step_ = step;
         log_step(step, r);
         if (observer_ != nullptr) observer_->after_step(step);
         if (health_.exhausted()) {
@@ -272,15 +294,27 @@ int Trainer::loop() {
             }
         });
         if (stop_requested()) saver_->save_last(checkpoint_info(step), state());
+        note_save();
         interval_->outside += seconds_now() - before;
         if (stop_requested() && step < last) return stopped(step);
     }
     return 0;
 }
 
+// On record once it is committed, which for a save beside training is a while after its step.
+void Trainer::note_save() {
+    const int64_t step = saver_->committed_step();
+    if (step >= 0 && step != noted_save_) record_->add(EventKind::kSave, step, step_name(step));
+    noted_save_ = step;
+}
+
 // The end of a run that was asked to stop after `step`.
 int Trainer::stopped(int64_t step) {
-    if (step > start_step_) saver_->save_last(checkpoint_info(step), state());
+    record_->add(EventKind::kSignal, step, "asked to save and stop");
+    if (step > start_step_) {
+        saver_->save_last(checkpoint_info(step), state());
+        note_save();
+    }
     if (step > 0) {
         say("stopping on a signal: saved at step {}; exit code {} asks for a restart{}", step,
             kExitRequeue,

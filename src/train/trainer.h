@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "fault/health.h"
 #include "meta/meta.h"
+#include "train/breakdown.h"
 #include "train/eval.h"
 #include "train/events.h"
 #include "train/metrics.h"
@@ -107,6 +108,8 @@ class Trainer {
     [[nodiscard]] CheckpointInfo checkpoint_info(int64_t step) const;
     int stopped(int64_t step);
     void evaluate(int64_t step);
+    void note_save();
+    [[nodiscard]] int64_t sample_ema() const;
     void draw_samples(int64_t step);
     void log_step(int64_t step, const StepResult& r);
     void report(const MetricRow& row);
@@ -129,6 +132,8 @@ class Trainer {
     int64_t start_step_ = 0;
     double last_loss_ = 0;
     bool save_due_ = false;  // put off while steps are bad
+    int64_t noted_save_ = -1;
+    int64_t done_step_ = 0;  // the last whose update is in the weights
     uint64_t cursor_ = 0;
     Health health_;
     int64_t explained_ = -1;  // the row of bad steps that was replayed, by its first
@@ -142,9 +147,9 @@ class Trainer {
     std::unique_ptr<Interval> interval_;
     std::unique_ptr<MetricsFile> metrics_;
     std::unique_ptr<EventsFile> events_;
-    std::unique_ptr<RunEvents> record_;
-    std::unique_ptr<RunLock> lock_;
-    std::unique_ptr<Saver> saver_;  // the first to go: its thread writes under the lock
+    std::unique_ptr<RunEvents> record_;  // events.jsonl
+    Breakdown breakdown_;
+    Consumed consumed_;
 };
 
 }  // namespace vt

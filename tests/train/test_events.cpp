@@ -14,8 +14,11 @@ namespace vt {
 
 TEST_CASE("events: every kind reads back") {
     for (int k = 0; k < kNumEventKinds; ++k) {
-        const RunEvent e{static_cast<EventKind>(k), int64_t{1} << 40, 1790000000.125,
-                         "a \"text\"\nof two lines"};
+        const RunEvent e{static_cast<EventKind>(k),
+                         int64_t{1} << 40,
+                         1790000000.125,
+                         "a \"text\"\nof two lines",
+                         {{"build", "x"}, {"a", "y"}}};
         const std::string line = event_line(e);
         CHECK(line.find('\n') == std::string::npos);
         const auto back = parse_event(line);
@@ -24,6 +27,7 @@ TEST_CASE("events: every kind reads back") {
         CHECK(back->step == e.step);
         CHECK(back->wall == e.wall);
         CHECK(back->text == e.text);
+        CHECK(back->facts == e.facts);
     }
     for (const char* bad : {"", "{", "[]", "{\"event\":\"skip\"}", "{\"event\":1,\"step\":1}",
                             "{\"step\":3}", "{\"event\":\"skip\",\"step\":1.5}"}) {
@@ -32,7 +36,7 @@ TEST_CASE("events: every kind reads back") {
     }
     CHECK(parse_event(R"({"event":"of a later version","step":1})")->kind == EventKind::kWarning);
     // bytes that are not UTF-8 are replaced, not thrown
-    CHECK(parse_event(event_line({EventKind::kSkip, 1, 0, "\xff"}))->text == "\xef\xbf\xbd");
+    CHECK(parse_event(event_line({EventKind::kSkip, 1, 0, "\xff", {}}))->text == "\xef\xbf\xbd");
 }
 
 TEST_CASE("events: the file only grows, whatever a crash left") {
