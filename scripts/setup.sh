@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what vtrain needs to be built and tested: Debian 12 (or a relative with apt-get), as root or
 # with sudo. Only what is missing; with nothing missing it ends at once, without the network.
-# Usage: scripts/setup.sh [--dev]     --dev adds clang, clang-tidy and clang-format
+# Usage: scripts/setup.sh [--dev]     --dev adds clang, clang-tidy, clang-format and a browser
 set -euo pipefail
 
 packages=(
@@ -13,7 +13,7 @@ packages=(
 )
 for arg in "$@"; do
     case "$arg" in
-        --dev) packages+=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev ffmpeg) ;;
+        --dev) packages+=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev chromium ffmpeg) ;;
         *) echo "usage: scripts/setup.sh [--dev]" >&2; exit 2 ;;
     esac
 done

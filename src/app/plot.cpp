@@ -38,9 +38,7 @@ Curve smoothed(const Curve& c, int64_t width) {
 
 int plot(Args& a) {
     std::vector<Series> series;
-    const auto add = [&](const std::string& name, const Curve& c) {
-        if (!c.x.empty()) series.push_back({name, c.x, c.y});
-    };
+    std::vector<std::string> without;
     for (const fs::path& run : a.runs) {
         const fs::path file = fs::is_directory(run) ? run / "metrics.jsonl" : run;
         if (!fs::exists(file)) {
@@ -50,8 +48,16 @@ int plot(Args& a) {
         const std::vector<MetricRow> rows = read_metrics(file);
         const std::string name =
             a.runs.size() > 1 ? fs::absolute(file).parent_path().filename().string() + " " : "";
-        add(name + "training", smoothed(metric_curve(rows, false, a.key), a.smooth));
-        add(name + "validation", metric_curve(rows, true, a.key));
+        const size_t before = series.size();
+        const auto add = [&](const char* kind, const Curve& c) {
+            if (!c.x.empty()) series.push_back({name + kind, c.x, c.y});
+        };
+        add("training", smoothed(metric_curve(rows, false, a.key), a.smooth));
+        add("validation", metric_curve(rows, true, a.key));
+        if (series.size() == before) without.push_back(run.string());
+    }
+    for (const std::string& run : without) {
+        if (!series.empty()) warn("{}: no row has a finite value of '{}'", run, a.key);
     }
     if (series.empty()) {
         raise(Fault::kUser, fmt::format("--key {}: no row has a finite value of it", a.key),

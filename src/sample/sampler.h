@@ -87,15 +87,17 @@ struct Sample {
 };
 
 struct SampleFiles {
-    fs::path latents;              // samples.h5
-    fs::path sheet;                // samples.png; empty if the codec is not a built-in one
-    std::vector<fs::path> videos;  // sample-NNNNNN.mp4, small ones enlarged; empty without libav
-    std::vector<fs::path> gifs;    // the same as .gif, where asked for
+    fs::path latents;  // samples.h5
+    fs::path sheet;    // samples.png; empty if the codec is not a built-in one
+    // sample-NNNNNN.mp4, small ones enlarged; none without libav. An image: sample-NNNNNN.png
+    std::vector<fs::path> videos;
+    std::vector<fs::path> gifs;  // the same as .gif, where asked for
 };
 
 /// Writes samples of one shape into `dir` (made if needed): samples.h5 (f32 latents with the data
-/// set's facts), and where the data set's codec is built in, a contact sheet and one video each. A
-/// codec that is not built in is not an error: the latents are what there is.
+/// set's facts), samples.json (captions), and where the data set's codec is built in, a contact
+/// sheet and one video each. A codec that is not built in is not an error: the latents are what
+/// there is.
 SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const LatentShape& shape,
                           const std::vector<Sample>& samples,
                           const std::vector<float>& empty_caption_text, bool gif = false);

@@ -2,6 +2,7 @@
 // The files of drawn samples.
 // Floor 5.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/check.h"
@@ -34,6 +35,15 @@ Clip watchable(const Clip& clip) {
     return out;
 }
 
+// {"samples":[{"index":0,"caption":"..."}]}, for those who look at the folder without HDF5.
+std::string captions_json(const std::vector<Sample>& samples) {
+    nlohmann::ordered_json out;
+    for (const Sample& s : samples) {
+        out["samples"].push_back({{"index", s.index}, {"caption", s.caption}});
+    }
+    return out.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const LatentShape& shape,
@@ -56,6 +66,7 @@ SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const L
                     .text = s.text.empty() ? empty_caption_text : s.text});
     }
     writer.close();
+    write_atomic(dir / "samples.json", captions_json(samples));
     if (!is_builtin_codec(facts.codec)) return files;
 
     std::vector<Clip> clips;
@@ -67,8 +78,14 @@ SampleFiles write_samples(const fs::path& dir, const LatentFacts& facts, const L
     }
     files.sheet = dir / "samples.png";
     write_contact_sheet(files.sheet, rows);
-    if (!have_video()) return files;
     for (size_t i = 0; i < samples.size(); ++i) {
+        if (clips[i].T == 1) {  // an image
+            files.videos.push_back(dir / fmt::format("sample-{:06}.png", samples[i].index));
+            const Clip image = watchable(clips[i]);
+            write_png(files.videos.back(), image.rgb.data(), image.H, image.W);
+            continue;
+        }
+        if (!have_video()) continue;
         files.videos.push_back(dir / fmt::format("sample-{:06}.mp4", samples[i].index));
         const Clip shown = watchable(clips[i]);
         write_mp4(files.videos.back(), shown);

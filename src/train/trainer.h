@@ -150,6 +150,8 @@ class Trainer {
     std::unique_ptr<RunEvents> record_;  // events.jsonl
     Breakdown breakdown_;
     Consumed consumed_;
+    std::unique_ptr<RunLock> lock_;
+    std::unique_ptr<Saver> saver_;  // the first to go: its thread writes under the lock
 };
 
 }  // namespace vt

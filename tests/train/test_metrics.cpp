@@ -193,6 +193,18 @@ TEST_CASE("metrics: vtrain plot draws a run's folder") {
     const std::string program = test::program().string() + " plot " + dir.path().string();
     CHECK(test::run(program + " --smooth 5 --log-y --out " + (dir / "a.png").string()).code == 0);
     CHECK(read_file(dir / "a.png").substr(1, 3) == "PNG");
+    // a run that lacks the key is named, the others are drawn
+    {
+        MetricsFile file(dir / "other.jsonl", 0);
+        MetricRow row = train_row(1);
+        row.extra = {{"own", 1.0}};
+        file.append(row);
+    }
+    const auto mixed = test::run(program + " " + (dir / "other.jsonl").string() +
+                                 " --key own --out " + (dir / "c.png").string());
+    CHECK(mixed.code == 0);
+    CHECK(mixed.output.find(dir.path().string() + ": no row has a finite value of 'own'") !=
+          std::string::npos);
     CHECK(test::run(program + " --key gone --out " + (dir / "b.png").string()).code == 2);
     CHECK(test::run(program + "/gone --out " + (dir / "b.png").string()).code == 2);
     CHECK_FALSE(fs::exists(dir / "b.png"));
