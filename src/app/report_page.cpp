@@ -87,7 +87,7 @@ void add_events(Json& run, const fs::path& folder) {
             begin = e.wall;
             Json facts = Json::array();
             for (const auto& [key, value] : e.facts) facts.push_back({key, value});
-            run["environment"] = std::move(facts);
+            if (!facts.empty()) run["environment"] = std::move(facts);
         }
         last = e.wall;
     }

@@ -418,6 +418,7 @@ class Layout {
         H5Pset_layout(plist.get(), H5D_CONTIGUOUS);
         H5Pset_alloc_time(plist.get(), H5D_ALLOC_TIME_EARLY);
         H5Pset_fill_time(plist.get(), H5D_FILL_TIME_NEVER);
+        H5Pset_obj_track_times(plist.get(), false);  // equal contents, equal bytes
         const H set(
             H5Dcreate2(root(), name, type, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
             H5Dclose);

@@ -36,8 +36,8 @@ class BlockOrder {
 /// largest remainder; ties go to the source named first.
 [[nodiscard]] std::vector<int64_t> block_counts(const Dataset& data);
 
-/// Whose draw `ordinal` (counted from the order's origin) is; `counts` as block_counts() says. O(1),
-/// pure.
+/// Whose draw `ordinal` (counted from the order's origin) is; `counts` as block_counts() says.
+/// O(1), pure.
 [[nodiscard]] int32_t source_of(const std::vector<int64_t>& counts, uint64_t seed,
                                 uint64_t ordinal);
 /// Warns of each source that is never drawn, since its share of a block is under half a draw.

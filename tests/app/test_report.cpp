@@ -153,7 +153,9 @@ TEST_CASE("report: the page holds everything, and nothing from elsewhere") {
     CHECK(run["series"]["eval"]["loss"]["x"].size() == 10);
     CHECK(run["notes"].size() == 1);  // the torn line
     CHECK(run["events"].size() == 6);
-    CHECK(run["seconds"].get<double>() == 30000);
+    // of two processes: up to the last event before the second began, and from there on
+    CHECK(run["seconds"].get<double>() == 10000 + 15000);
+    REQUIRE(run["environment"].size() == 2);
     CHECK(run["environment"][1][1] == "<a & b>");
     REQUIRE(run["samples"].size() == 2);
     CHECK(run["samples"][0]["step"] == 1500);

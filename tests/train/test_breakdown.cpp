@@ -86,8 +86,8 @@ TEST_CASE("breakdown: a run's rows add up, and its events are on record") {
         // one shape and one source: each mean is the interval's loss, summed in another order
         const double loss = extra.at("loss mean");
         CHECK(std::fabs(extra.at("loss/bucket/4x2x4x4") / loss - 1) < 1e-14);
-        CHECK(std::fabs(extra.at("loss/data/source-0") / loss - 1) < 1e-14);
-        CHECK(extra.at("consumed/data/source-0") == static_cast<double>(*row.consumed_samples));
+        CHECK(std::fabs(extra.at("loss/data/source_0") / loss - 1) < 1e-14);
+        CHECK(extra.at("consumed/data/source_0") == static_cast<double>(*row.consumed_samples));
         CHECK(console_line(row).find('_') == std::string::npos);
     }
     const auto events = read_events(dir / "run/events.jsonl");

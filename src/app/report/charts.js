@@ -236,7 +236,8 @@ class Chart {
       });
     }
     if (!(lo <= hi)) { lo = log ? 0.1 : 0; hi = 1; }
-    if (lo === hi) { const pad = Math.abs(lo) * 0.1 || 1; lo -= log ? lo / 10 : lo === 0 ? 0 : pad; hi += pad; }
+    // a constant, also one that smoothing rounded: ticks between neighbours would never end
+    if (hi - lo <= 1e-9 * Math.max(Math.abs(lo), Math.abs(hi))) { const pad = Math.abs(lo) * 0.1 || 1; lo -= log ? lo / 10 : lo === 0 ? 0 : pad; hi += pad; }
     if (log) { const m = (hi / lo) ** 0.06; return [lo / m, hi * m]; }
     const pad = 0.06 * (hi - lo);
     return [lo >= 0 && lo - pad < 0 ? 0 : lo - pad, hi + pad];
