@@ -56,7 +56,8 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
         row.extra.emplace_back("loss mean", c.loss / static_cast<double>(good));
     }
     breakdown_.report(row.extra);
-    consumed_.report(cursor_, row.extra);
+    consumed_.report(cursor_ - order_origin_, row.extra);  // of the present data set
+
     report(row);
     c.restart();
     breakdown_.restart();
@@ -108,6 +109,15 @@ void Trainer::draw_samples(int64_t step) {
     const std::optional<fs::path> dir = sampler_->run(ctx_, w, step, stop);
     if (k >= 0) store_->refresh_operands(ctx_);
     if (!dir) return;
+    if (const fs::path sheet = *dir / "samples.png"; fs::exists(sheet)) {
+        const std::string png = read_file(sheet);
+        const auto big_endian = [&](size_t at) {  // a PNG begins with its sizes
+            int64_t v = 0;
+            for (size_t i = at; i < at + 4; ++i) v = v << 8 | static_cast<unsigned char>(png.at(i));
+            return v;
+        };
+        events_->append_image("samples", step, png, big_endian(20), big_endian(16));
+    }
     record_->add(EventKind::kSample, step,
                  fs::path(*dir).lexically_relative(config_.run.out).string());
     say(" samples of step {} ({}): {}", step, k >= 0 ? fmt::format("EMA {}", k) : "weights",

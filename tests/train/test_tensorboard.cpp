@@ -2,11 +2,16 @@
 // Event files: the checksum against its published check value, the framing and messages byte by
 // byte.
 #include <bit>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <doctest/doctest.h>
 
 #include "core/file.h"
+#include "data/image.h"
 #include "tests/paths.h"
 #include "train/tensorboard.h"
 
@@ -82,6 +87,59 @@ TEST_CASE("tensorboard: a resume begins a later file with the mark that drops la
     const auto messages = records(read_file(second.path()));
     REQUIRE(messages.size() == 2);
     CHECK(messages[1].substr(9) == std::string("\x10\x65\x3a\x02\x08\x01", 6));
+}
+
+TEST_CASE("tensorboard: its own reader finds scalars, steps, wall times and pictures") {
+    const char* given = std::getenv("VTRAIN_TEST_PYTHON");
+    const std::string python =
+        given != nullptr ? given : (test::source_dir() / "build/venv/bin/python").string();
+    if (test::run(python + " -c 'import tensorboard'").code != 0) {
+        MESSAGE("skipped: no Python with tensorboard (scripts/venv.sh makes one)");
+        return;
+    }
+    const test::TempDir dir;
+    const auto now = [] {
+        return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+            .count();
+    };
+    const double begin = now();
+    const auto row = [](int64_t step, double loss, bool eval) {
+        MetricRow r;
+        r.step = step;
+        r.loss = loss;
+        r.eval = eval;
+        r.extra = {{"loss/t_0.2-0.3", 2 * loss}};
+        return r;
+    };
+    const std::vector<uint8_t> rgb(5 * 7 * 3, 100);
+    {
+        EventsFile file(dir.path(), 0);
+        for (const int64_t s : {1, 2, 300, 301})
+            file.append(row(s, 0.5 / static_cast<double>(s), false));
+        file.append(row(300, 0.25, true));
+        file.append_image("samples/0", 300, encode_png(rgb.data(), 5, 7), 5, 7);
+    }
+    {
+        EventsFile file(dir.path(), 300);  // a resume: step 301 is to be forgotten
+        file.append(row(302, 8, false));
+    }
+    const auto ran = test::run(fmt::format(
+        "{} {} {} 2>/dev/null", python,
+        (test::source_dir() / "tests/train/read_events.py").string(), dir.path().string()));
+    CAPTURE(ran.output);
+    REQUIRE(ran.code == 0);
+    const auto read = nlohmann::json::parse(ran.output.substr(ran.output.find("\n{") + 1));
+    std::vector<std::pair<int64_t, float>> seen;
+    for (const auto& e : read["scalars"]["train/loss"]) {
+        seen.emplace_back(e[0].get<int64_t>(), e[1].get<float>());
+        CHECK(e[2].get<double>() >= begin);
+        CHECK(e[2].get<double>() <= now());
+    }
+    CHECK(seen == std::vector<std::pair<int64_t, float>>{
+                      {1, 0.5F}, {2, 0.25F}, {300, 0.5F / 300}, {302, 8.0F}});
+    CHECK(read["scalars"]["eval/loss"][0][1] == 0.25);
+    CHECK(read["scalars"]["loss/t_0.2-0.3"].size() == 4 + 1);  // one of them of the validation
+    CHECK(read["images"]["samples/0"] == nlohmann::json::parse(R"([[300, 7, 5, "89504e47"]])"));
 }
 
 }  // namespace vt

@@ -127,7 +127,9 @@ function niceStep(span, count) {
 function ticks(lo, hi, log, count) {
   if (!log) {
     const step = niceStep(hi - lo, count), out = [];
-    for (let k = Math.ceil(lo / step - 1e-9); k * step <= hi + step * 1e-9; ++k) out.push(k * step);
+    for (let k = Math.ceil(lo / step - 1e-9); k * step <= hi + step * 1e-9 && out.length < 50; ++k) {
+      out.push(k * step);
+    }
     return out;
   }
   const decades = Math.log10(hi / lo), out = [];
