@@ -6,41 +6,31 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
+#include "app/ending.h"
 #include "core/check.h"
 
-namespace {
-
-void complain(const std::string& text) {
-    fmt::print(stderr, "vtrain: error: {}\n", text);
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
+    vt::end_orderly_on_terminate();
     CLI::App app{"vtrain: pre-trains video diffusion transformers"};
     app.set_version_flag("--version", "vtrain " VTRAIN_VERSION " (" VTRAIN_BUILD ")");
     vt::Work work;
+    constexpr int kUser = static_cast<int>(vt::Fault::kUser);
     try {
         vt::add_all_commands(app, work);
         try {
             app.parse(argc, argv);
         } catch (const CLI::ParseError& e) {
-            const int code = app.exit(e);  // prints help, version or the mistake
-            return code == 0 ? 0 : static_cast<int>(vt::Fault::kUser);
+            if (app.exit(e) == 0) return 0;  // printed help or version; else the mistake
+            vt::print_ending("configuration", e.what(), kUser);
+            return kUser;
         }
         if (!work) {
             fmt::print("{}", app.help());
-            return static_cast<int>(vt::Fault::kUser);
+            vt::print_ending("configuration", "no command was given", kUser);
+            return kUser;
         }
         return work();
-    } catch (const vt::Error& e) {
-        complain(e.what());
-        return e.exit_code();
-    } catch (const std::bad_alloc&) {
-        complain("out of memory");
-        return static_cast<int>(vt::Fault::kSystem);
     } catch (const std::exception& e) {
-        complain(fmt::format("unexpected: {}", e.what()));
-        return static_cast<int>(vt::Fault::kBug);
+        return vt::end_with(e);
     }
 }

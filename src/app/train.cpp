@@ -2,12 +2,14 @@
 // `vtrain --config run.toml` and `vtrain train`: from the configuration to a running Trainer.
 // Floor 7.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
+#include "app/ending.h"
 #include "app/run_config.h"
 #include "app/runtime.h"
 #include "core/log.h"
@@ -29,8 +31,15 @@ std::string human(double value, const char* unit) {
     return fmt::format("{:.4g} {}{}", value, kPrefix[i], unit);
 }
 
-std::string mebibytes(int64_t bytes) {
-    return fmt::format("{:12.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+std::string binary(int64_t bytes) {
+    static constexpr const char* kUnit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    auto value = static_cast<double>(bytes);
+    size_t i = 0;
+    while (value >= 1024 && i + 1 < std::size(kUnit)) {
+        value /= 1024;
+        ++i;
+    }
+    return i == 0 ? fmt::format("{:8} B", bytes) : fmt::format("{:8.2f} {}", value, kUnit[i]);
 }
 
 void print_ops(const RunConfig& c, const RunPlan& p) {
@@ -57,14 +66,13 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     say("memory by category (declared; taken at start, none of size later):");
     for (int i = 0; i < kNumMemCategories; ++i) {
         const int64_t b = p.bytes.at(static_cast<size_t>(i));
-        if (b > 0) say("  {:<14}{}", name_of(static_cast<MemCategory>(i)), mebibytes(b));
+        if (b > 0) say("  {:<14}{}", name_of(static_cast<MemCategory>(i)), binary(b));
     }
-    say("  {:<14}{}", "sum", mebibytes(p.total_bytes));
+    say("  {:<14}{}", "sum", binary(p.total_bytes));
     const int64_t machine = machine_memory();
     if (machine > 0 && p.total_bytes > machine) {
-        warn("this machine has {:.1f} GiB of memory, the run wants {:.1f} GiB",
-             static_cast<double>(machine) / (1 << 30),
-             static_cast<double>(p.total_bytes) / (1 << 30));
+        warn("this machine has {} of memory, the run wants {}", binary(machine),
+             binary(p.total_bytes));
     }
     for (const RunPlan::ShapeRow& s : p.shapes) {
         say("shape (C,T,H,W) = ({},{},{},{}): {} tokens and {} of training per sample; {} tokens, "
@@ -93,13 +101,15 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     say("largest activations (one micro-batch, all blocks):");
     for (size_t i = 0; i < std::min<size_t>(items.size(), 12); ++i) {
         say("  {:<22}x {:<5}{}", items[i].first, items[i].second.count,
-            mebibytes(items[i].second.bytes));
+            binary(items[i].second.bytes));
     }
 }
 
 int train(const std::string& file, const std::vector<std::string>& sets, bool dry_run) {
+    const double begin = seconds_now();
     const RunConfig config = load_run_config(file, sets);
-    const SignalGuard signals;  // SIGTERM, SIGINT, SIGUSR1, SIGHUP ask for a save, from here on
+    const SignalGuard signals;  // SIGTERM, SIGINT, SIGUSR1, SIGHUP: from here on ...
+    nothing_to_save(true);      // ... they end the process; once it trains, they ask for a save
     Runtime runtime(config);
     const TrainerInput input{
         .config = config,
@@ -111,7 +121,8 @@ int train(const std::string& file, const std::vector<std::string>& sets, bool dr
         .train = *runtime.train,
         .valid = runtime.valid.get(),
         .check_resume = [&](const std::string& old) { check_resumed_config(old, config); },
-        .init_weights = {}};
+        .init_weights = {},
+        .begin = begin};
     Trainer trainer(input);
     const RunPlan& plan = trainer.plan();
     say("vtrain {} ({}), {} threads, {}", VTRAIN_VERSION, VTRAIN_BUILD, runtime.pool.threads(),
@@ -123,8 +134,15 @@ int train(const std::string& file, const std::vector<std::string>& sets, bool dr
         warn("run.threads = {} on {} cores: threads will wait for each other",
              runtime.pool.threads(), cores);
     }
-    if (dry_run) return 0;
-    return trainer.run();
+    const int code = dry_run ? 0 : trainer.run();
+    if (code != kExitRequeue) {
+        print_ending("done", "", code);
+        return code;
+    }
+    print_ending("requeue", trainer.stopped_by(), code);
+    // All that matters is on disk. Whoever sent the signal will not wait for readers that a dead
+    // file server holds.
+    std::_Exit(code);
 }
 
 struct TrainFlags {

@@ -22,8 +22,9 @@ bool ignored(int signal) {
 
 // A handler has no other way to reach its process than objects of static storage.
 std::atomic<bool> g_installed{false};
-std::atomic<int> g_first{0};      // the first signal
-std::atomic<int64_t> g_ended{0};  // time of the first SIGTERM or SIGINT in ns, 0: none yet
+std::atomic<int> g_first{0};         // the first signal
+std::atomic<bool> g_nothing{false};  // to save
+std::atomic<int64_t> g_ended{0};     // time of the first SIGTERM or SIGINT in ns, 0: none yet
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 int64_t now_ns() {
@@ -37,6 +38,11 @@ void put(std::string_view text) {
 }
 
 void handle(int signal) {
+    if (g_nothing.load(std::memory_order_relaxed)) {
+        put("vtrain: ended: requeue: a signal came before training began; exit 75; restart helps: "
+            "yes\n");
+        ::_exit(kExitRequeue);
+    }
     const int saved_errno = errno;
     int none = 0;
     const bool first = g_first.compare_exchange_strong(none, signal);
@@ -45,7 +51,10 @@ void handle(int signal) {
         const int64_t now = now_ns();
         if (!g_ended.compare_exchange_strong(never, now) &&
             now - never > static_cast<int64_t>(SignalGuard::kEcho * 1e9)) {
-            put("vtrain: second signal: ending at once, nothing is saved\n");
+            put(signal == SIGINT ? "vtrain: ended: signal: a second signal, nothing is saved; exit "
+                                   "130; restart helps: yes\n"
+                                 : "vtrain: ended: signal: a second signal, nothing is saved; exit "
+                                   "143; restart helps: yes\n");
             struct sigaction plain {};
             plain.sa_handler = SIG_DFL;
             ::sigaction(signal, &plain, nullptr);
@@ -62,6 +71,7 @@ SignalGuard::SignalGuard() {
     VT_CHECK(!g_installed.exchange(true), "two signal guards");
     g_first = 0;
     g_ended = 0;
+    g_nothing = false;
     for (size_t i = 0; i < kSignals.size(); ++i) {
         struct sigaction action {};
         action.sa_handler = ignored(kSignals.at(i)) ? SIG_IGN : handle;
@@ -83,6 +93,9 @@ bool stop_requested() {
 }
 int stop_signal() {
     return g_first.load(std::memory_order_relaxed);
+}
+void nothing_to_save(bool yes) {
+    g_nothing = yes;
 }
 
 }  // namespace vt

@@ -33,4 +33,8 @@ class SignalGuard {
 /// The first such signal, or 0.
 [[nodiscard]] int stop_signal();
 
+/// While true, such a signal ends the process at once with kExitRequeue: what is under way (opening
+/// data, loading a checkpoint) is merely done again by the next start. False in a new guard.
+void nothing_to_save(bool yes);
+
 }  // namespace vt

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/arena.h"
@@ -66,6 +68,16 @@ ProcessMemory process_memory() {
 int64_t machine_memory() {
     const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
+}
+
+int64_t address_space_left() {
+    struct rlimit limit {};
+    if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
+    int64_t pages = 0;
+    if (std::ifstream("/proc/self/statm") >> pages) {
+        return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - pages * ::getpagesize());
+    }
+    return static_cast<int64_t>(limit.rlim_cur);
 }
 
 }  // namespace vt

@@ -23,6 +23,9 @@ struct ProcessMemory {
 /// Bytes of physical memory of this machine; 0 where unknown.
 [[nodiscard]] int64_t machine_memory();
 
+/// Bytes that this process may still map under RLIMIT_AS; -1 where there is no limit.
+[[nodiscard]] int64_t address_space_left();
+
 /// Seconds of a steady clock; differences only.
 [[nodiscard]] double seconds_now();
 

@@ -33,6 +33,12 @@ std::vector<Field> fields(RunOptions& o) {
          .aliases = {"train.train_iters"},
          .min = 1,
          .required = true},
+        {.key = "run.time_limit",
+         .target = &o.time_limit,
+         .help = "Minutes after the start of the process at which it saves and ends with exit code "
+                 "75, to be started again. 0: none.",
+         .aliases = {"train.exit_duration_in_mins"},
+         .min = 0},
         {.key = "run.threads",
          .target = &o.threads,
          .help = "Compute threads. 0: all cores the process may use. Results do not depend on it.",

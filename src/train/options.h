@@ -24,6 +24,7 @@ struct RunOptions {
     std::string device = "auto";     // cpu | cuda | auto
     std::string precision = "fp32";  // fp32 | bf16
     int64_t train_iters = 0;         // required
+    double time_limit = 0;           // minutes; 0: none
     int64_t threads = 0;             // 0: all the process may use
 };
 [[nodiscard]] std::vector<Field> fields(RunOptions& o);

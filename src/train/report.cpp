@@ -64,8 +64,8 @@ void Trainer::log_step(int64_t step, const StepResult& r) {
 }
 
 void Trainer::evaluate(int64_t step) {
-    if (!validator_ || stop_requested()) return;
-    const auto stop = [] { return stop_requested(); };
+    if (!validator_ || stopping()) return;
+    const auto stop = [this] { return stopping(); };
     MetricRow row;
     row.eval = true;
     row.step = step;
@@ -105,7 +105,7 @@ int64_t Trainer::sample_ema() const {
 void Trainer::draw_samples(int64_t step) {
     const int64_t k = sample_ema();
     const Weights w = k >= 0 ? store_->show(ctx_, optim_->ema(k)) : store_->weights();
-    const auto stop = [] { return stop_requested(); };
+    const auto stop = [this] { return stopping(); };
     const std::optional<fs::path> dir = sampler_->run(ctx_, w, step, stop);
     if (k >= 0) store_->refresh_operands(ctx_);
     if (!dir) return;

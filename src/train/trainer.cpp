@@ -33,6 +33,7 @@ Trainer::Trainer(const TrainerInput& input)
       interval_(std::make_unique<Interval>()),
       breakdown_(input.train),
       consumed_(input.train, static_cast<uint64_t>(input.config.run.seed)) {
+    if (in_.begin == 0) in_.begin = seconds_now();
     const Precision precision = make_precision(config_.run.precision, config_.model);
     model_ = make_model(config_.model, in_.train.facts(), precision);
     store_ = std::make_unique<ParamStore>(model_->params(), precision, true);
@@ -74,7 +75,6 @@ void Trainer::declare() {
     need.threads = in_.pool.threads();
     ctx_.ops = &in_.backend;
     ctx_.pool = &in_.pool;
-    ctx_.count = &count_;
     ctx_.scratch =
         memory_.scratch.alloc("op scratch", {in_.backend.scratch_bytes(need)}, DType::kU8);
 }
@@ -208,6 +208,18 @@ void Trainer::allocate() {
     optim_->init(ctx_, *store_);
 }
 
+// A limit of the process is known before the memory is asked for.
+void Trainer::require_memory() {
+    const int64_t left = address_space_left();
+    if (left < 0 || plan_.total_bytes <= left) return;
+    raise(Fault::kSystem,
+          fmt::format("the run declares {} bytes of memory, the process may take {} more "
+                      "(RLIMIT_AS, `ulimit -v`)",
+                      plan_.total_bytes, left),
+          "raise the limit, or lower data.micro_batch_size or the model's size; `--dry-run` prints "
+          "the plan");
+}
+
 int Trainer::run() {
     // both refuse what cannot work before anything is written
     (void)plan();
@@ -216,6 +228,7 @@ int Trainer::run() {
     if (fs::exists(out) && !fs::is_directory(out)) {
         raise(Fault::kUser, fmt::format("run.out = \"{}\" is not a folder", out.string()));
     }
+    require_memory();
     lock_ = std::make_unique<RunLock>(out);
     clean_stale(out);
     allocate();
@@ -235,7 +248,7 @@ int Trainer::run() {
     make_loader();  // reads from the restored cursor on
     try {
         const int code = loop();
-        record_->add(EventKind::kEnd, done_step_, code == 0 ? "done" : "stopped on a signal");
+        record_->add(EventKind::kEnd, done_step_, code == 0 ? "done" : stopped_by_);
         return code;
     } catch (const Error& e) {
         record_->add(EventKind::kEnd, done_step_, e.message());
@@ -252,14 +265,18 @@ int Trainer::loop() {
         say("nothing to do: the checkpoint is at step {}, run.train_iters = {}", start_step_, last);
         return 0;
     }
+    nothing_to_save(false);
     if (start_step_ == 0) evaluate(0);
     interval_->restart();
     for (int64_t step = start_step_ + 1; step <= last; ++step) {
+        if (stopping()) return stop_after(step - 1);
         if (observer_ != nullptr) observer_->before_step(step);
         const StepBatch* batch = nullptr;
         const StepLimits limits = health_.limits();
-        rescuing(step - 1, [&] { batch = loader_->next_unless(stop_requested, &interval_->wait); });
-        if (batch == nullptr) return stopped(step - 1);  // a signal while the data is not there
+        rescuing(step - 1, [&] {
+            batch = loader_->next_unless([this] { return stopping(); }, &interval_->wait);
+        });
+        if (batch == nullptr) return stop_after(step - 1);  // a signal while the data is not there
         const StepResult r = step_->run(ctx_, *batch, {step, step - 1 - health_.skipped(), limits});
         cursor_ = batch->next;
         interval_->bad += batch->replaced;
@@ -278,10 +295,10 @@ int Trainer::loop() {
         }
 
         const double before = seconds_now();
-        last_loss_ = r.loss;
+        if (r.verdict == Verdict::kGood) last_loss_ = r.loss;
         saver_->poll();
         save_due_ = save_due_ || due(step, config_.checkpoint.save_interval);
-        if (step == last || stop_requested()) {
+        if (step == last || stopping()) {
             saver_->save_last(checkpoint_info(step), state());
         } else if (save_due_ && health_.in_a_row() == 0) {
             save_due_ = false;
@@ -293,10 +310,8 @@ int Trainer::loop() {
                 draw_samples(step);
             }
         });
-        if (stop_requested()) saver_->save_last(checkpoint_info(step), state());
         note_save();
         interval_->outside += seconds_now() - before;
-        if (stop_requested() && step < last) return stopped(step);
     }
     return 0;
 }
@@ -308,21 +323,24 @@ void Trainer::note_save() {
     noted_save_ = step;
 }
 
-// The end of a run that was asked to stop after `step`.
-int Trainer::stopped(int64_t step) {
-    record_->add(EventKind::kSignal, step, "asked to save and stop");
-    if (step > start_step_) {
-        saver_->save_last(checkpoint_info(step), state());
+bool Trainer::stopping() const {
+    const double limit = 60 * config_.run.time_limit;
+    return stop_requested() || (limit > 0 && seconds_now() - in_.begin >= limit);
+}
+
+// On a signal or at the time limit, with `done` steps behind.
+int Trainer::stop_after(int64_t done) {
+    if (done > start_step_) {
+        saver_->save_last(checkpoint_info(done), state());
         note_save();
     }
-    if (step > 0) {
-        say("stopping on a signal: saved at step {}; exit code {} asks for a restart{}", step,
-            kExitRequeue,
-            config_.checkpoint.resume == "none" ? " with checkpoint.resume = \"auto\"" : "");
-    } else {
-        say("stopping on a signal before the first step; exit code {} asks for a restart",
-            kExitRequeue);
-    }
+    stopped_by_ = fmt::format(
+        "{}, {} at step {}",
+        stop_requested() ? fmt::format("signal {}", stop_signal()) : std::string("run.time_limit"),
+        done == 0 ? "nothing to save" : "saved", done);
+    record_->add(EventKind::kSignal, done, stopped_by_);
+    say("stopping on {}; exit code {} asks for a restart{}", stopped_by_, kExitRequeue,
+        config_.checkpoint.resume == "none" ? " with checkpoint.resume = \"auto\"" : "");
     return kExitRequeue;
 }
 

@@ -43,6 +43,9 @@ struct TrainerInput {
     std::function<void(const std::string& old_config)> check_resume;
     /// Initial weights instead of the model's own initialisation (tests); may be empty.
     std::function<void(ParamStore&)> init_weights;
+    /// seconds_now() at the start of the process; run.time_limit counts from here. 0: from the
+    /// Trainer's construction.
+    double begin = 0;
 };
 
 // Told where steps begin (before data is asked for) and end (after it is logged).
@@ -85,6 +88,8 @@ class Trainer {
     /// Trains to run.train_iters. Returns 0, or 75 after saving on a signal. kDiverged when bad
     /// steps go on past what [health] allows.
     int run();
+    /// After run() returned 75: by what, and where it was saved.
+    [[nodiscard]] const std::string& stopped_by() const { return stopped_by_; }
 
   private:
     void declare();
@@ -104,9 +109,11 @@ class Trainer {
     [[nodiscard]] std::vector<fs::path> rollback_targets(int64_t step) const;
     void rescuing(int64_t done, const std::function<void()>& work);
     void check_resumable(const CheckpointInfo& info) const;
+    void require_memory();
     int loop();
+    [[nodiscard]] bool stopping() const;
+    int stop_after(int64_t done);
     [[nodiscard]] CheckpointInfo checkpoint_info(int64_t step) const;
-    int stopped(int64_t step);
     void evaluate(int64_t step);
     void note_save();
     [[nodiscard]] int64_t sample_ema() const;
@@ -128,7 +135,6 @@ class Trainer {
     std::unique_ptr<Loader> loader_;
     RunPlan plan_;
     Ctx ctx_;
-    OpCount count_;
     int64_t start_step_ = 0;
     double last_loss_ = 0;
     bool save_due_ = false;  // put off while steps are bad
@@ -142,6 +148,7 @@ class Trainer {
     uint64_t order_origin_ = 0;  // the ordinal with which the present data set's order began
     BadLedger bad_samples_;      // met before this process
     StepObserver* observer_ = nullptr;
+    std::string stopped_by_;
     std::string run_id_;
     std::string origin_;  // the path this run's first step came from; empty: none
     std::unique_ptr<Interval> interval_;

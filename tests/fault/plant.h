@@ -2,6 +2,7 @@
 // A table of ops that spoils an output of a chosen op, for tests of what notices it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -21,6 +22,8 @@ struct Plant : Ops {
     mutable int times = 0;                       // spoils so many calls more
     mutable std::map<std::string, int> calls;    // all calls, by op
     mutable std::map<std::string, int> outputs;  // float outputs of the last call, by op
+
+    std::function<void(const std::string& op)> hook;  // before each call; may be empty
 
     void arm(const std::string& name, double v, int how_often = 1 << 30) {
         op = name;
@@ -55,6 +58,7 @@ struct Planted<Member, Name, void (*)(const Ctx&, Args...)> {
         const auto& self = static_cast<const Plant&>(*ctx.ops);
         Ctx plain = ctx;
         plain.ops = self.target;
+        if (self.hook) self.hook(Name::text());
         (self.target->*Member)(plain, args...);
         ++self.calls[Name::text()];
         const bool mine = self.armed && self.op == Name::text() && self.times > 0;
