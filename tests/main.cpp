@@ -12,8 +12,10 @@
 
 int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.size() > 3 && words[0] == "data" && words[1] == "index-child" && words[2] == "--") {
-        return vt::index_child_main({words.begin() + 3, words.end()});
+    if (words.size() > 3 && words[0] == "data" && words[1] == "index-child") {
+        const bool told = words[2] == "--foreign";
+        const auto files = words.begin() + (told ? 5 : 3);
+        return vt::index_child_main(told ? words[3] : "", {files, words.end()});
     }
     return doctest::Context(argc, argv).run();
 }

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
+#include "app/data_options.h"
 #include "app/data_tools.h"
 #include "core/check.h"
 #include "core/log.h"
@@ -19,29 +20,6 @@
 namespace vt {
 
 namespace {
-
-// Files as named; a folder stands for its *.h5 (and *.hdf5), sorted.
-std::vector<fs::path> shards_of(const std::vector<std::string>& names) {
-    std::vector<fs::path> out;
-    for (const std::string& name : names) {
-        std::error_code error;
-        if (!fs::is_directory(name, error)) {
-            out.emplace_back(name);
-            continue;
-        }
-        const size_t before = out.size();
-        for (const fs::directory_entry& e : fs::directory_iterator(name)) {
-            const std::string file = e.path().filename().string();
-            const std::string ext = e.path().extension().string();
-            if (file.front() != '.' && (ext == ".h5" || ext == ".hdf5")) out.push_back(e.path());
-        }
-        std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
-        if (out.size() == before) {
-            raise(Fault::kUser, fmt::format("folder {} holds no *.h5", name));
-        }
-    }
-    return out;
-}
 
 std::string range_of(const std::vector<double>& v) {
     if (v.empty()) return "not given";
@@ -84,15 +62,16 @@ void print_bad(const fs::path& path, const Indexed& bad) {
     if (!bad.hint.empty()) say("  hint: {}", bad.hint);
 }
 
-int info(const std::vector<std::string>& names, int64_t examples) {
+int info(const std::vector<std::string>& names, const IndexOptions& options, int64_t examples) {
     const std::vector<fs::path> files = shards_of(names);
-    const std::vector<Indexed> got = index_files(files, {});
-    int64_t samples = 0, bytes = 0, bad = 0;
+    const std::vector<Indexed> got = index_files(files, options);
+    int64_t samples = 0, bytes = 0, bad = 0, missing = 0;
     std::map<std::array<int64_t, 4>, int64_t> shapes;
     std::vector<const LatentFacts*> facts;
     for (size_t i = 0; i < files.size(); ++i) {
         if (!got[i].index) {
             ++bad;
+            missing += got[i].fault == Fault::kUser ? 1 : 0;
             print_bad(files[i], got[i]);
             continue;
         }
@@ -115,22 +94,26 @@ int info(const std::vector<std::string>& names, int64_t examples) {
         say("the shards hold {} different sets of facts and cannot be used in one run",
             facts.size());
     }
-    return bad == 0 ? 0 : static_cast<int>(Fault::kData);
+    return bad == 0 ? 0 : static_cast<int>(missing == bad ? Fault::kUser : Fault::kData);
 }
 
-int verify(const std::vector<std::string>& names) {
+int verify(const std::vector<std::string>& names, const IndexOptions& options) {
     const std::vector<fs::path> files = shards_of(names);
-    const std::vector<Indexed> got = index_files(files, {});
-    int64_t samples = 0, bad_samples = 0, bad_shards = 0;
+    const std::vector<Indexed> got = index_files(files, options);
+    int64_t samples = 0, bad_samples = 0, bad_shards = 0, missing = 0;
     std::map<std::string, size_t> ids;  // where each was seen
     for (size_t i = 0; i < files.size(); ++i) {
         if (!got[i].index) {
             ++bad_shards;
+            missing += got[i].fault == Fault::kUser ? 1 : 0;
             print_bad(files[i], got[i]);
             continue;
         }
         const ShardIndex& x = *got[i].index;
         const LatentFacts& f = x.facts;
+        if (!x.has_checksums) {
+            warn("{} has no checksums: what is damaged in it cannot be told", files[i].string());
+        }
         const Fd fd = open_shard(files[i], x.stamp);
         std::vector<float> latent(static_cast<size_t>(x.latent_elements()));
         std::vector<float> text(static_cast<size_t>(f.text_len * f.text_dim));
@@ -156,7 +139,8 @@ int verify(const std::vector<std::string>& names) {
     }
     say("{} samples in {} shards: {} bad samples, {} bad shards", samples, files.size(),
         bad_samples, bad_shards);
-    return bad_samples + bad_shards == 0 ? 0 : static_cast<int>(Fault::kData);
+    if (bad_samples + bad_shards == 0) return 0;
+    return static_cast<int>(missing == bad_samples + bad_shards ? Fault::kUser : Fault::kData);
 }
 
 }  // namespace
@@ -168,6 +152,22 @@ void add_data_command(CLI::App& app, Work& work) {
     struct Args {
         std::vector<std::string> files;
         int64_t examples = 3;
+        std::string foreign;  // of the child
+        std::vector<std::string> maps;
+        FactsArgs facts;
+        [[nodiscard]] IndexOptions options() const {
+            IndexOptions o;
+            o.foreign.names = parse_names(maps, data_set_names(), "--map");
+            o.foreign.facts = facts.given();
+            return o;
+        }
+    };
+    // how files of other formats are to be read
+    const auto add_foreign = [](CLI::App& c, Args& a) {
+        c.add_option("--map", a.maps,
+                     "What a data set is called in files of another format: OURS=THEIRS, e.g. "
+                     "latents=vae_latent");
+        add_facts_options(c, a.facts);
     };
     const auto args = std::make_shared<Args>();
     CLI::App* show = data->add_subcommand("info", "Print facts, shapes, counts, sizes, examples");
@@ -175,23 +175,32 @@ void add_data_command(CLI::App& app, Work& work) {
     show->add_option("--examples", args->examples, "Ids and captions shown per shard")
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
-    show->callback([args, &work] { work = [args] { return info(args->files, args->examples); }; });
+    add_foreign(*show, *args);
+    show->callback([args, &work] {
+        work = [args] { return info(args->files, args->options(), args->examples); };
+    });
 
     CLI::App* check = data->add_subcommand(
         "verify",
         "Read every sample: checksums, finiteness, unique ids; exit 3 names the bad ones");
     check->add_option("files", args->files, "Shards, or folders of them")->required();
-    check->callback([args, &work] { work = [args] { return verify(args->files); }; });
+    add_foreign(*check, *args);
+    check->callback(
+        [args, &work] { work = [args] { return verify(args->files, args->options()); }; });
 
     add_data_view(*data, work);
     add_data_score(*data, work);
     add_data_encode(*data, work);
     add_data_import(*data, work);
+    add_data_repack(*data, work);
+    add_data_stats(*data, work);
     add_data_synth(*data, work);
 
     CLI::App* child = data->add_subcommand("index-child", "Used by vtrain itself")->group("");
+    child->add_option("--foreign", args->foreign);
     child->add_option("files", args->files)->required();
-    child->callback([args, &work] { work = [args] { return index_child_main(args->files); }; });
+    child->callback(
+        [args, &work] { work = [args] { return index_child_main(args->foreign, args->files); }; });
 }
 
 }  // namespace vt

@@ -24,7 +24,7 @@ struct Args {
 
 int import(Args& a) {
     ImportSpec& s = a.spec;
-    s.names = parse_maps(a.maps, {"latents", "text", "mask", "lengths"});
+    s.names = parse_names(a.maps, {"latents", "text", "mask", "lengths"}, "--map");
     s.dtype = a.dtype == "f32" ? DType::kF32 : DType::kBF16;
     s.facts = a.facts.given();
     add_known(s.facts);

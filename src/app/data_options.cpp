@@ -22,7 +22,7 @@ void take_stats(EncodeArgs& a) {
     }
     const auto indexed = index_files({a.stats_from}, {});
     if (!indexed[0].index) {
-        raise(Fault::kData,
+        raise(indexed[0].fault,
               fmt::format("--stats-from {}: {}", a.stats_from.string(), indexed[0].reason),
               indexed[0].hint);
     }
@@ -254,18 +254,24 @@ void add_facts_options(CLI::App& c, FactsArgs& a) {
         ->group(group);
 }
 
-std::map<std::string, std::string> parse_maps(const std::vector<std::string>& maps,
-                                              const std::vector<std::string>& known) {
-    std::map<std::string, std::string> out;
-    for (const std::string& m : maps) {
-        const size_t eq = m.find('=');
-        const std::string ours = m.substr(0, eq);
-        if (eq == std::string::npos || eq + 1 == m.size() ||
-            std::find(known.begin(), known.end(), ours) == known.end()) {
-            raise(Fault::kUser, fmt::format("--map {}: must be OURS=THEIRS", m),
-                  fmt::format("OURS is one of {}", fmt::join(known, ", ")));
+std::vector<fs::path> shards_of(const std::vector<std::string>& names) {
+    std::vector<fs::path> out;
+    for (const std::string& name : names) {
+        std::error_code error;
+        if (!fs::is_directory(name, error)) {
+            out.emplace_back(name);
+            continue;
         }
-        out[ours] = m.substr(eq + 1);
+        const size_t before = out.size();
+        for (const fs::directory_entry& e : fs::directory_iterator(name)) {
+            const std::string file = e.path().filename().string();
+            const std::string ext = e.path().extension().string();
+            if (file.front() != '.' && (ext == ".h5" || ext == ".hdf5")) out.push_back(e.path());
+        }
+        std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
+        if (out.size() == before) {
+            raise(Fault::kUser, fmt::format("folder {} holds no *.h5", name));
+        }
     }
     return out;
 }

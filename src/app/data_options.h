@@ -67,8 +67,7 @@ void add_facts_options(CLI::App& command, FactsArgs& args);
 /// Mean and std of a diffusers autoencoder (config.json or .safetensors). kUser if not there.
 [[nodiscard]] FactsGiven facts_of_vae(const fs::path& path);
 
-/// OURS=THEIRS of --map. kUser naming what OURS may be.
-[[nodiscard]] std::map<std::string, std::string> parse_maps(const std::vector<std::string>& maps,
-                                                            const std::vector<std::string>& known);
+/// Files as named; a folder stands for its *.h5 (and *.hdf5), sorted. kUser for one without.
+[[nodiscard]] std::vector<fs::path> shards_of(const std::vector<std::string>& names);
 
 }  // namespace vt

@@ -62,12 +62,18 @@ Runtime::Runtime(const RunConfig& config)
       ops(&backend_for(config.run.device)),
       world(world_of_one()),
       mesh(make_mesh(config.parallel, world->size(), world->rank())) {
+    IndexOptions index;
+    index.foreign.names = parse_names(config.data.names, data_set_names(), "data.names");
+    if (!config.data.facts.empty()) {
+        index.foreign.facts =
+            facts_given_from_json(read_file(config.data.facts), config.data.facts);
+    }
     naming_keys(config, {"data.train"}, [&] {
         std::vector<SourceSpec> sources;
         for (const DataSource& s : config.data.train) {
             sources.push_back({expand_globs(s.path, ""), s.weight, s.path});
         }
-        train = Dataset::open(sources);
+        train = Dataset::open(sources, index);
     });
     warn_unseen(*train);
     if (config.data.valid.empty()) return;
@@ -76,7 +82,7 @@ Runtime::Runtime(const RunConfig& config)
         for (const std::string& s : config.data.valid) {
             held_out.push_back({expand_globs(s, ""), 1.0, s});
         }
-        valid = Dataset::open(held_out);
+        valid = Dataset::open(held_out, index);
         check_held_out(*train, *valid);
     });
 }

@@ -92,7 +92,8 @@ void warn_twice(const std::vector<ShardOf>& shards) {
         if (!new_file) {
             same = file->second;
             how = "is named twice";
-        } else if (!new_content && content->second->index->checksums == x.checksums) {
+        } else if (!new_content && x.has_checksums &&
+                   content->second->index->checksums == x.checksums) {
             same = content->second;
             how = "holds the same samples as another file";
         } else {

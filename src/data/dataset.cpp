@@ -22,6 +22,7 @@
 #include "data/index.h"
 #include "data/loader.h"
 #include "data/shard_read.h"
+#include "data/stats.h"
 
 namespace vt {
 
@@ -334,17 +335,40 @@ void check_sources(const std::vector<SourceSpec>& specs) {
     }
 }
 
+void warn_of_waste(const std::vector<File>& files) {
+    constexpr double kMost = 1.5;  // bytes read over bytes needed
+    const auto wasteful = [](const File& f) { return read_ratio(f.index) > kMost; };
+    const auto first = std::find_if(files.begin(), files.end(), wasteful);
+    if (first == files.end()) return;
+    warn(
+        "{} shard(s) take more than {} times the bytes their numbers need, the first is {}; "
+        "`vtrain "
+        "data repack --dtype f32` (or bf16) makes reading as much cheaper",
+        std::count_if(first, files.end(), wasteful), kMost, first->path.string());
+}
+
+// Every bad file in one go: who has a thousand of them would rather not start a thousand times.
 [[noreturn]] void refuse_bad(const std::vector<fs::path>& paths, const std::vector<Indexed>& got) {
-    constexpr int kNamed = 8;
-    std::string message, hint;
-    int64_t bad = 0;
+    constexpr int64_t kNamed = 100;
+    std::string message;
+    std::vector<std::string> hints;
+    int64_t bad = 0, missing = 0;
     for (size_t i = 0; i < got.size(); ++i) {
-        if (got[i].index || ++bad > kNamed) continue;
-        message += fmt::format("{}{}: {}", bad > 1 ? "; " : "", paths[i].string(), got[i].reason);
-        if (hint.empty()) hint = got[i].hint;
+        if (got[i].index) continue;
+        if (got[i].fault == Fault::kUser) ++missing;
+        if (++bad > kNamed) continue;
+        message += fmt::format("{}{}: {}", bad > 1 ? "\n  " : "", paths[i].string(), got[i].reason);
+        if (std::find(hints.begin(), hints.end(), got[i].hint) == hints.end()) {
+            hints.push_back(got[i].hint);
+        }
     }
-    if (bad > kNamed) message += fmt::format("; and {} more", bad - kNamed);
-    raise(Fault::kData, fmt::format("{} bad shard{}: {}", bad, bad > 1 ? "s" : "", message), hint);
+    if (bad > kNamed) message += fmt::format("\n  and {} more", bad - kNamed);
+    std::string hint;
+    for (const std::string& h : hints) hint += (hint.empty() ? "" : "; or ") + h;
+    raise(missing == bad ? Fault::kUser : Fault::kData,
+          fmt::format("{} bad shard{}: {}{}", bad, bad > 1 ? "s" : "", bad > 1 ? "\n  " : "",
+                      message),
+          hint);
 }
 
 }  // namespace
@@ -385,6 +409,7 @@ std::unique_ptr<Dataset> Dataset::open(const std::vector<SourceSpec>& specs,
         warn("{} shard{} without samples skipped, the first is {}", empty.size(),
              empty.size() > 1 ? "s" : "", empty.front().string());
     }
+    warn_of_waste(files);
     std::vector<ShardOf> all;
     for (const Source& source : sources) {
         for (const size_t i : source.files)

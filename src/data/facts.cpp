@@ -190,4 +190,57 @@ LatentFacts complete_facts(const FactsGiven& given, std::string_view how) {
     return f;
 }
 
+// --- foreign files ------------------------------------------------------------------------------
+
+const std::vector<std::string>& data_set_names() {
+    static const std::vector<std::string> all{
+        "latents",   "text", "text_offsets", "text_lengths", "text_mask",      "empty_text",
+        "checksums", "ids",  "id_offsets",   "captions",     "caption_offsets"};
+    return all;
+}
+
+std::string Foreign::name(const std::string& ours) const {
+    const auto it = names.find(ours);
+    return it == names.end() ? ours : it->second;
+}
+
+std::string foreign_json(const Foreign& f) {
+    nlohmann::ordered_json j;
+    j["names"] = f.names;
+    j["facts"] = nlohmann::ordered_json::parse(facts_given_json(f.facts));
+    j["layout"] = f.layout;
+    return j.dump();
+}
+
+Foreign foreign_from_json(const std::string& text) {
+    Foreign f;
+    try {
+        const nlohmann::json j = nlohmann::json::parse(text);
+        j.at("names").get_to(f.names);
+        j.at("layout").get_to(f.layout);
+        f.facts = facts_given_from_json(j.at("facts").dump(), "facts");
+    } catch (const nlohmann::json::exception& e) {
+        raise(Fault::kUser,
+              fmt::format("a description of foreign files cannot be read: {}", e.what()));
+    }
+    return f;
+}
+
+std::map<std::string, std::string> parse_names(const std::vector<std::string>& pairs,
+                                               const std::vector<std::string>& ours,
+                                               std::string_view where) {
+    std::map<std::string, std::string> out;
+    for (const std::string& p : pairs) {
+        const size_t eq = p.find('=');
+        const std::string key = p.substr(0, eq);
+        if (eq == std::string::npos || eq + 1 == p.size() ||
+            std::find(ours.begin(), ours.end(), key) == ours.end()) {
+            raise(Fault::kUser, fmt::format("{} {}: must be OURS=THEIRS", where, p),
+                  fmt::format("OURS is one of {}", fmt::join(ours, ", ")));
+        }
+        out[key] = p.substr(eq + 1);
+    }
+    return out;
+}
+
 }  // namespace vt

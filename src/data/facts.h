@@ -4,6 +4,7 @@
 // Floor 3.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,24 @@ void join_facts(FactsGiven& facts, const FactsGiven& more, std::string_view who,
 /// Adds what is published of a known codec (channels, scale, mean, std) where it is lacking, and
 /// zero as fps (unknown). Contradictions in channels or scale are refused (kUser).
 void add_known(FactsGiven& facts);
+// How files are to be read that are not, or not wholly, in the shard format.
+struct Foreign {
+    // Our name of a data set (see data_set_names) -> theirs, perhaps with groups:
+    // "group/vae_latent".
+    std::map<std::string, std::string> names;
+    FactsGiven facts;              // what their attributes do not say
+    std::string layout = "NCTHW";  // order of the dims of latents; N comes first
+    [[nodiscard]] bool empty() const { return names.empty() && facts.empty(); }
+    [[nodiscard]] std::string name(const std::string& ours) const;
+};
+[[nodiscard]] const std::vector<std::string>& data_set_names();
+[[nodiscard]] std::string foreign_json(const Foreign& foreign);
+[[nodiscard]] Foreign foreign_from_json(const std::string& text);
+/// OURS=THEIRS, one a text. kUser naming `where` and what OURS may be.
+[[nodiscard]] std::map<std::string, std::string> parse_names(const std::vector<std::string>& pairs,
+                                                             const std::vector<std::string>& ours,
+                                                             std::string_view where);
+
 /// All facts, checked. kUser naming every one that is missing and how to state it (`how`, e.g. "as
 /// an option or in --facts").
 [[nodiscard]] LatentFacts complete_facts(const FactsGiven& given, std::string_view how);

@@ -9,143 +9,21 @@
 #include <mutex>
 #include <utility>
 
-#include <hdf5.h>
-
 #include "core/check.h"
+#include "data/h5_lib.h"
 #include "data/shard_read.h"
 
 namespace vt {
+
+using namespace h5;  // NOLINT: this file is its body
 
 static_assert(std::endian::native == std::endian::little, "shards are little-endian");
 
 namespace {
 
-// The library may be built without thread safety, so one thread at a time is inside it.
-std::mutex& library() {
-    static std::mutex mutex;
-    return mutex;
-}
-
-// An identifier that closes itself.
-class H {
-  public:
-    using Close = herr_t (*)(hid_t);
-    H() = default;
-    H(hid_t id, Close close) : id_(id), close_(close) {}
-    ~H() {
-        if (id_ >= 0) close_(id_);
-    }
-    H(H&& o) noexcept : id_(std::exchange(o.id_, -1)), close_(o.close_) {}
-    H& operator=(H&&) = delete;
-    [[nodiscard]] hid_t get() const { return id_; }
-    [[nodiscard]] bool ok() const { return id_ >= 0; }
-    hid_t release() { return std::exchange(id_, -1); }
-
-  private:
-    hid_t id_ = -1;
-    Close close_ = nullptr;
-};
-
-// The innermost message of the library's error stack: that is the one that says what is wrong.
-std::string library_reason() {
-    std::string out;
-    H5Ewalk2(
-        H5E_DEFAULT, H5E_WALK_UPWARD,
-        [](unsigned n, const H5E_error2_t* e, void* to) -> herr_t {
-            if (n == 0 && e->desc != nullptr) *static_cast<std::string*>(to) = e->desc;
-            return 0;
-        },
-        &out);
-    return out.empty() ? "unknown reason" : out;
-}
-
-constexpr const char* kSeeFormat = "see data/README.md";
-
-[[noreturn]] void bad(std::string message, std::string hint = kSeeFormat) {
-    raise(Fault::kData, std::move(message), std::move(hint));
-}
-
 // --- describing ---------------------------------------------------------------------------------
 
-constexpr hsize_t kMaxText = 4096;      // bytes of a string attribute
-constexpr hsize_t kMaxArray = 65536;    // entries of a numeric attribute
 constexpr int64_t kMaxEmpty = 1 << 26;  // elements of empty_text
-
-H open_attribute(hid_t object, const char* name, const char* where) {
-    if (H5Aexists(object, name) <= 0) bad(fmt::format("{} has no attribute {}", where, name));
-    H a(H5Aopen(object, name, H5P_DEFAULT), H5Aclose);
-    if (!a.ok()) bad(fmt::format("attribute {}: {}", name, library_reason()));
-    return a;
-}
-
-std::string text_attribute(hid_t object, const char* name, const char* where) {
-    const H a = open_attribute(object, name, where);
-    const H type(H5Aget_type(a.get()), H5Tclose);
-    const H space(H5Aget_space(a.get()), H5Sclose);
-    if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_npoints(space.get()) != 1) {
-        bad(fmt::format("attribute {} is not one string", name));
-    }
-    if (H5Tis_variable_str(type.get()) > 0) {
-        const H memory(H5Tcopy(H5T_C_S1), H5Tclose);
-        H5Tset_size(memory.get(), H5T_VARIABLE);
-        H5Tset_cset(memory.get(), H5Tget_cset(type.get()));
-        char* text = nullptr;
-        if (H5Aread(a.get(), memory.get(), &text) < 0 || text == nullptr) {
-            bad(fmt::format("attribute {}: {}", name, library_reason()));
-        }
-        std::string out(text);
-        H5free_memory(text);
-        if (out.size() > kMaxText) bad(fmt::format("attribute {} is too long", name));
-        return out;
-    }
-    const size_t size = H5Tget_size(type.get());
-    if (size == 0 || size > kMaxText) bad(fmt::format("attribute {} is too long", name));
-    std::string out(size, '\0');
-    if (H5Aread(a.get(), type.get(), out.data()) < 0) {
-        bad(fmt::format("attribute {}: {}", name, library_reason()));
-    }
-    out.resize(std::min(out.find('\0'), size));
-    return out;
-}
-
-std::vector<double> number_attribute(hid_t object, const char* name) {
-    const H a = open_attribute(object, name, "the file");
-    const H type(H5Aget_type(a.get()), H5Tclose);
-    const H space(H5Aget_space(a.get()), H5Sclose);
-    const H5T_class_t kind = H5Tget_class(type.get());
-    const hssize_t n = H5Sget_simple_extent_npoints(space.get());
-    if ((kind != H5T_FLOAT && kind != H5T_INTEGER) || n < 0 ||
-        static_cast<hsize_t>(n) > kMaxArray) {
-        bad(fmt::format("attribute {} is not a number or a short array of numbers", name));
-    }
-    std::vector<double> out(static_cast<size_t>(n));
-    if (n > 0 && H5Aread(a.get(), H5T_NATIVE_DOUBLE, out.data()) < 0) {
-        bad(fmt::format("attribute {}: {}", name, library_reason()));
-    }
-    return out;
-}
-
-std::vector<int64_t> integer_attribute(hid_t object, const char* name, size_t entries) {
-    const H a = open_attribute(object, name, "the file");
-    const H type(H5Aget_type(a.get()), H5Tclose);
-    const H space(H5Aget_space(a.get()), H5Sclose);
-    std::vector<int64_t> out(entries);
-    if (H5Sget_simple_extent_npoints(space.get()) != static_cast<hssize_t>(entries)) {
-        bad(fmt::format("attribute {} does not have {} entries", name, entries));
-    }
-    const H5T_class_t kind = H5Tget_class(type.get());
-    if (kind == H5T_ENUM && entries == 1 && H5Tget_size(type.get()) == 1) {
-        int8_t flag = 0;  // how h5py writes a bool
-        if (H5Aread(a.get(), type.get(), &flag) < 0) bad(fmt::format("attribute {}", name));
-        out[0] = flag;
-        return out;
-    }
-    if (kind != H5T_INTEGER) bad(fmt::format("attribute {} is not an integer", name));
-    if (H5Aread(a.get(), H5T_NATIVE_INT64, out.data()) < 0) {
-        bad(fmt::format("attribute {}: {}", name, library_reason()));
-    }
-    return out;
-}
 
 // A data set whose bytes lie in one run inside this very file.
 struct Table {
@@ -161,15 +39,8 @@ struct Table {
     }
 };
 
-Table open_table(hid_t file, const char* name, size_t rank) {
-    if (H5Lexists(file, name, H5P_DEFAULT) <= 0) bad(fmt::format("data set {} is missing", name));
-    H5L_info_t link;
-    if (H5Lget_info(file, name, &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
-        bad(fmt::format("{} is a link to somewhere else", name),
-            "write the data into the shard itself");
-    }
-    H id(H5Dopen2(file, name, H5P_DEFAULT), H5Dclose);
-    if (!id.ok()) bad(fmt::format("data set {}: {}", name, library_reason()));
+Table open_table(hid_t file, const std::string& name, size_t rank) {
+    H id = open_set(file, name);
     H type(H5Dget_type(id.get()), H5Tclose);
     const H plist(H5Dget_create_plist(id.get()), H5Pclose);
     const H space(H5Dget_space(id.get()), H5Sclose);
@@ -177,15 +48,13 @@ Table open_table(hid_t file, const char* name, size_t rank) {
         bad(fmt::format("data set {}: {}", name, library_reason()));
     }
     if (H5Pget_layout(plist.get()) != H5D_CONTIGUOUS || H5Pget_nfilters(plist.get()) != 0) {
-        bad(fmt::format("data set {} is chunked, compressed, compact or virtual; only contiguous "
-                        "unfiltered data is read",
-                        name),
-            "in h5py call create_dataset without chunks, compression or maxshape; or run "
-            "`h5repack -f NONE -l CONTI in.h5 out.h5`");
-    }
-    if (H5Pget_external_count(plist.get()) != 0) {
-        bad(fmt::format("data set {} lies in external files", name),
-            "write the data into the shard itself");
+        const bool compact = H5Pget_layout(plist.get()) == H5D_COMPACT;
+        const bool filtered = H5Pget_nfilters(plist.get()) != 0;
+        bad(fmt::format("data set {} is {}; only contiguous unfiltered data is read", name,
+                        compact    ? "compact"
+                        : filtered ? "chunked and compressed"
+                                   : "chunked"),
+            kRepack);
     }
     if (H5Sget_simple_extent_ndims(space.get()) != static_cast<int>(rank)) {
         bad(fmt::format("data set {} does not have {} dims", name, rank));
@@ -213,39 +82,34 @@ Table open_table(hid_t file, const char* name, size_t rank) {
     return t;
 }
 
-bool is_half(hid_t type) {
-    size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
-    return H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == 2 &&
-           H5Tget_order(type) == H5T_ORDER_LE &&
-           H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 &&
-           sign == 15 && exponent == 10 && exponent_bits == 5 && mantissa == 0 &&
-           mantissa_bits == 10 && H5Tget_ebias(type) == 15;
-}
-
-Stored stored_type(const Table& t, const char* name) {
+Stored stored_type(const Table& t, const std::string& name) {
     const hid_t type = t.type.get();
     if (H5Tequal(type, H5T_IEEE_F32LE) > 0) return Stored::kF32;
     if (H5Tequal(type, H5T_IEEE_F64LE) > 0) return Stored::kF64;
     if (is_half(type)) return Stored::kF16;
     if (H5Tequal(type, H5T_STD_U16LE) > 0 && H5Aexists(t.id.get(), "dtype") > 0 &&
-        text_attribute(t.id.get(), "dtype", name) == "bf16") {
+        text_attribute(t.id.get(), "dtype", name.c_str()) == "bf16") {
         return Stored::kBF16;
     }
     bad(fmt::format("data set {} is not little-endian f32, f16, f64, or uint16 with the attribute "
                     "dtype = \"bf16\"",
                     name),
-        "cast it before writing; bf16 is written as its uint16 bits with that attribute");
+        H5Tget_order(type) == H5T_ORDER_BE
+            ? kRepack
+            : "cast it before writing; bf16 is written as its uint16 bits with that attribute");
 }
 
-void want_type(const Table& t, hid_t type, const char* name, const char* spelled) {
-    if (H5Tequal(t.type.get(), type) <= 0) bad(fmt::format("data set {} is not {}", name, spelled));
+void want_type(const Table& t, hid_t type, const std::string& name, const char* spelled) {
+    if (H5Tequal(t.type.get(), type) <= 0) {
+        bad(fmt::format("data set {} is not {}", name, spelled), kRepack);
+    }
 }
 
 // Reads a table at its address, as training will: what the library says and what lies there must
 // be the same thing.
 template <typename T>
 std::vector<T> read_table(const Fd& fd, const fs::path& path, const Table& t, int64_t file_size,
-                          const char* name) {
+                          const std::string& name) {
     if (t.extent.bytes > file_size || t.extent.offset > file_size - t.extent.bytes) {
         bad(fmt::format("data set {} lies past the file's end", name),
             "the file is truncated or damaged: copy or encode it again");
@@ -257,7 +121,8 @@ std::vector<T> read_table(const Fd& fd, const fs::path& path, const Table& t, in
 
 // Flat bytes cut by count+1 offsets, as ids and captions are.
 void check_cuts(const Fd& fd, const fs::path& path, hid_t file, int64_t size, int64_t count,
-                const char* offsets_name, const char* bytes_name, Extent& offsets, Extent& bytes) {
+                const std::string& offsets_name, const std::string& bytes_name, Extent& offsets,
+                Extent& bytes) {
     const Table cuts = open_table(file, offsets_name, 1);
     const Table flat = open_table(file, bytes_name, 1);
     want_type(cuts, H5T_STD_I64LE, offsets_name, "int64");
@@ -275,89 +140,104 @@ void check_cuts(const Fd& fd, const fs::path& path, hid_t file, int64_t size, in
     bytes = flat.extent;
 }
 
-LatentFacts read_facts(hid_t file) {
-    LatentFacts f;
-    const auto one = [&](const char* name) { return integer_attribute(file, name, 1)[0]; };
-    f.codec = text_attribute(file, "codec", "the file");
-    f.channels = one("channels");
-    const std::vector<int64_t> scale = integer_attribute(file, "scale", 3);
-    std::copy(scale.begin(), scale.end(), f.scale.begin());
-    const int64_t normalised = one("normalised");
-    if (normalised != 0 && normalised != 1) bad("attribute normalised is not 0 or 1");
-    f.normalised = normalised == 1;
-    f.mean = number_attribute(file, "mean");
-    f.std = number_attribute(file, "std");
-    f.text_encoder = text_attribute(file, "text_encoder", "the file");
-    f.text_dim = one("text_dim");
-    f.text_len = one("text_len");
-    const std::vector<double> fps = number_attribute(file, "fps");
-    if (fps.size() != 1) bad("attribute fps is not one number");
-    f.fps = fps[0];
-    return f;
-}
-
-H open_foreign(const fs::path& path) {
-    const H access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-    // Read-only mounts and network file systems often refuse locks, and nothing is written here.
-    H5Pset_file_locking(access.get(), 0, 1);
-    H file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-    if (!file.ok()) {
-        const std::string why = library_reason();
-        const bool flag = why.find("h5clear") != std::string::npos ||
-                          why.find("already open") != std::string::npos;
-        bad(fmt::format("HDF5 cannot open it: {}", why),
-            flag ? "its writer did not close it; if the writer is gone, try `h5clear -s FILE`"
-                 : "the file is truncated, damaged or no HDF5 file: copy or encode it again");
+// A file of the format says so; another is taken only where somebody said what it is.
+void check_format(hid_t file, const Foreign& foreign) {
+    if (!foreign.empty() && H5Aexists(file, "format") <= 0) return;
+    H5G_info_t group;
+    if (H5Aexists(file, "format") <= 0 && H5Gget_info(file, &group) >= 0 && group.nlinks == 0) {
+        bad("it is an empty HDF5 file: its writer stored nothing", "remove it, or write it again");
     }
-    return file;
+    if (H5Aexists(file, "format") <= 0) {
+        bad("it has no attribute format: it is not in the shard format",
+            "say what it holds (data.names and data.facts, or --map and --facts), or rewrite it "
+            "with "
+            "`vtrain data repack`; see data/README.md");
+    }
+    if (text_attribute(file, "format", "the file") != "vtrain-latents") {
+        bad("attribute format is not \"vtrain-latents\"", "is it a shard of latents?");
+    }
+    const int64_t version = integer_attribute(file, "version", 1)[0];
+    if (version != 1) {
+        bad(fmt::format("format version {} is not known", version), "this vtrain reads version 1");
+    }
 }
 
 }  // namespace
 
-ShardIndex h5_describe(const fs::path& path) {
+ShardIndex h5_describe(const fs::path& path, const Foreign& foreign) {
     const std::lock_guard lock(library());
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     const Fd fd = open_read(path);
     ShardIndex x;
     x.stamp = stamp_of(fd, path);
     const H file = open_foreign(path);
-    if (text_attribute(file.get(), "format", "the file") != "vtrain-latents") {
-        bad("attribute format is not \"vtrain-latents\"", "is it a shard of latents?");
-    }
-    const int64_t version = integer_attribute(file.get(), "version", 1)[0];
-    if (version != 1) {
-        bad(fmt::format("format version {} is not known", version), "this vtrain reads version 1");
-    }
-    x.facts = read_facts(file.get());
+    const auto name = [&](const char* ours) { return foreign.name(ours); };
+    const auto lacks = [&](const char* ours) {
+        return !foreign.empty() && !has_set(file.get(), name(ours));
+    };
+    x.foreign = hash_of(foreign);
+    check_format(file.get(), foreign);
+    FactsGiven facts = facts_of(file.get());
+    join_facts(facts, foreign.facts, "the file", "what was given for it");
+    if (!foreign.empty()) add_known(facts);
 
-    const Table latents = open_table(file.get(), "latents", 5);
-    x.latent_type = stored_type(latents, "latents");
+    const Table latents = open_table(file.get(), name("latents"), 5);
+    if (foreign.layout != "NCTHW") {
+        bad(fmt::format("latents of layout {} cannot be read in place", foreign.layout), kRepack);
+    }
+    x.latent_type = stored_type(latents, name("latents"));
     x.count = latents.dims[0];
     std::copy(latents.dims.begin() + 1, latents.dims.end(), x.shape.begin());
     x.latents = latents.extent;
 
-    const Table text = open_table(file.get(), "text", 2);
-    x.text_type = stored_type(text, "text");
-    x.text_rows = text.dims[0];
+    // A foreign file may hold (samples, rows, dim): every sample the same number of rows.
+    const bool ragged = !lacks("text_offsets");
+    const Table text = open_table(file.get(), name("text"), ragged ? 2 : 3);
+    x.text_type = stored_type(text, name("text"));
     x.text = text.extent;
-    const Table empty = open_table(file.get(), "empty_text", 2);
-    if (text.dims[1] != x.facts.text_dim || empty.dims[1] != x.facts.text_dim) {
-        bad(fmt::format("text has width {}, empty_text {}, attribute text_dim says {}",
-                        text.dims[1], empty.dims[1], x.facts.text_dim));
+    const int64_t dim = text.dims.back();
+    if (!foreign.empty() && !facts.text_dim) facts.text_dim = dim;
+    x.facts = complete_facts(facts, "as attributes of the file");
+    const Table empty = open_table(file.get(), name("empty_text"), 2);
+    if (dim != x.facts.text_dim || empty.dims[1] != x.facts.text_dim) {
+        bad(fmt::format("text has width {}, empty_text {}, attribute text_dim says {}", dim,
+                        empty.dims[1], x.facts.text_dim));
     }
 
     const int64_t size = x.stamp.size;
-    const Table starts = open_table(file.get(), "text_offsets", 1);
-    want_type(starts, H5T_STD_I64LE, "text_offsets", "int64");
-    x.text_start = read_table<int64_t>(fd, path, starts, size, "text_offsets");
-    const Table sums = open_table(file.get(), "checksums", 1);
-    want_type(sums, H5T_STD_U64LE, "checksums", "uint64");
-    x.checksums = read_table<uint64_t>(fd, path, sums, size, "checksums");
-    check_cuts(fd, path, file.get(), size, x.count, "id_offsets", "ids", x.id_offsets, x.ids);
-    check_cuts(fd, path, file.get(), size, x.count, "caption_offsets", "captions",
-               x.caption_offsets, x.captions);
+    if (ragged) {
+        x.text_rows = text.dims[0];
+        const Table starts = open_table(file.get(), name("text_offsets"), 1);
+        want_type(starts, H5T_STD_I64LE, name("text_offsets"), "int64");
+        x.text_start = read_table<int64_t>(fd, path, starts, size, "text_offsets");
+    } else {
+        if (text.dims[0] != x.count) {
+            bad(fmt::format("text has {} entries for {} samples", text.dims[0], x.count));
+        }
+        if (x.text.bytes > size || x.latents.bytes > size || x.count > size) {
+            bad("its data sets lie past the file's end", "copy or encode the file again");
+        }
+        x.text_rows = text.elements() / std::max<int64_t>(dim, 1);
+        for (int64_t i = 0; i <= x.count; ++i) x.text_start.push_back(i * text.dims[1]);
+    }
+    x.has_checksums = !lacks("checksums");
+    if (x.has_checksums) {
+        const Table sums = open_table(file.get(), name("checksums"), 1);
+        want_type(sums, H5T_STD_U64LE, name("checksums"), "uint64");
+        x.checksums = read_table<uint64_t>(fd, path, sums, size, "checksums");
+    }
+    x.has_ids = !lacks("id_offsets");
+    if (x.has_ids) {
+        check_cuts(fd, path, file.get(), size, x.count, name("id_offsets"), name("ids"),
+                   x.id_offsets, x.ids);
+    }
+    x.has_captions = !lacks("caption_offsets");
+    if (x.has_captions) {
+        check_cuts(fd, path, file.get(), size, x.count, name("caption_offsets"), name("captions"),
+                   x.caption_offsets, x.captions);
+    }
 
-    const Stored empty_type = stored_type(empty, "empty_text");
+    const Stored empty_type = stored_type(empty, name("empty_text"));
     if (empty.elements() > kMaxEmpty) bad("empty_text is too large");
     const auto raw = static_cast<size_t>(empty.elements());
     x.empty_text.resize(raw);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,28 @@ namespace vt {
 
 /// Opens a file of unknown origin with the HDF5 library and describes it. Only ever called in the
 /// index child: a bad file may crash the library. kData with the broken rule and the fix; the
-/// file's name is left to the caller. Reads attributes and tables, no payload.
-[[nodiscard]] ShardIndex h5_describe(const fs::path& path);
+/// file's name is left to the caller. Reads attributes and tables, no payload. Files of the format
+/// say so; others need `foreign`.
+[[nodiscard]] ShardIndex h5_describe(const fs::path& path, const Foreign& foreign);
+
+// A file of any legal layout, read sample by sample through the library. In the child only.
+struct H5Head {
+    FactsGiven facts;                // of its attributes
+    std::array<int64_t, 4> shape{};  // C,T,H,W
+    int64_t count = 0, text_dim = 0;
+    Stored stored = Stored::kF32;  // of its latents
+    bool has_checksums = false, has_empty = false;
+    std::vector<float> empty_text;  // without padding
+};
+struct H5Sample {
+    std::string id, caption;  // "" where the file has none
+    bool damaged = false;     // its checksum does not fit
+    std::vector<float> latent, text;
+};
+/// Hands the head on, then every sample in order. kData with the reason and the fix.
+void h5_read_all(const fs::path& path, const Foreign& foreign,
+                 const std::function<void(const H5Head&)>& head,
+                 const std::function<void(const H5Sample&)>& sample);
 
 // A shard that is about to be laid out; the payload is written by the caller afterwards.
 struct H5Layout {

@@ -4,6 +4,7 @@
 #include "data/index.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
@@ -150,14 +151,16 @@ void check_index(const ShardIndex& x) {
     check_extent(x.latents, times(latent, x.count, "latents"), size, "latents");
     const int64_t row = x.facts.text_dim * size_of(x.text_type);
     check_extent(x.text, times(row, x.text_rows, "text"), size, "text");
-    check_extent(x.id_offsets, times(8, x.count + 1, "id_offsets"), size, "id_offsets");
-    check_extent(x.caption_offsets, times(8, x.count + 1, "caption_offsets"), size,
-                 "caption_offsets");
+    const int64_t cuts = times(8, x.count + 1, "id_offsets");
+    check_extent(x.id_offsets, x.has_ids ? cuts : 0, size, "id_offsets");
+    check_extent(x.caption_offsets, x.has_captions ? cuts : 0, size, "caption_offsets");
     check_extent(x.ids, x.ids.bytes, size, "ids");
     check_extent(x.captions, x.captions.bytes, size, "captions");
 
     const auto n = static_cast<size_t>(x.count);
-    rule(x.checksums.size() == n,
+    rule(x.foreign != 0 || (x.has_checksums && x.has_ids && x.has_captions),
+         "checksums, ids and captions are not all there");
+    rule(x.checksums.size() == (x.has_checksums ? n : 0),
          fmt::format("checksums has {} entries for {} samples", x.checksums.size(), n));
     rule(x.text_start.size() == n + 1,
          fmt::format("text_offsets has {} entries for {} samples; one more than samples is right",
@@ -186,7 +189,7 @@ void check_index(const ShardIndex& x) {
 
 namespace {
 
-constexpr std::string_view kMagic = "vtindex2";
+constexpr std::string_view kMagic = "vtindex3";
 
 struct Put {
     std::string out;
@@ -246,7 +249,7 @@ struct Take {
 
 // One list of the fields for both directions.
 template <typename Io, typename Index>
-void walk(Io& io, Index& x, uint8_t& normalised) {
+void walk(Io& io, Index& x, std::array<uint8_t, 4>& flags) {
     io.value(x.stamp.size);
     io.value(x.stamp.mtime_ns);
     io.value(x.stamp.inode);
@@ -254,7 +257,8 @@ void walk(Io& io, Index& x, uint8_t& normalised) {
     io.text(f.codec);
     io.value(f.channels);
     io.value(f.scale);
-    io.value(normalised);
+    io.value(flags);
+    io.value(x.foreign);
     io.array(f.mean);
     io.array(f.std);
     io.text(f.text_encoder);
@@ -279,8 +283,9 @@ void walk(Io& io, Index& x, uint8_t& normalised) {
 std::string encode_index(const ShardIndex& index) {
     Put put;
     put.out = kMagic;
-    uint8_t normalised = index.facts.normalised ? 1 : 0;
-    walk(put, index, normalised);
+    std::array<uint8_t, 4> flags{index.facts.normalised, index.has_checksums, index.has_ids,
+                                 index.has_captions};
+    walk(put, index, flags);
     put.value(xxh3(put.out));
     return std::move(put.out);
 }
@@ -293,13 +298,16 @@ std::optional<ShardIndex> decode_index(std::string_view bytes) {
     if (xxh3(bytes) != sum) return std::nullopt;
     Take take{.in = bytes.substr(kMagic.size())};
     ShardIndex x;
-    uint8_t normalised = 0;
-    walk(take, x, normalised);
-    if (!take.ok || !take.in.empty() || normalised > 1 || x.latent_type > Stored::kF64 ||
-        x.text_type > Stored::kF64) {
+    std::array<uint8_t, 4> flags{};
+    walk(take, x, flags);
+    if (!take.ok || !take.in.empty() || *std::max_element(flags.begin(), flags.end()) > 1 ||
+        x.latent_type > Stored::kF64 || x.text_type > Stored::kF64) {
         return std::nullopt;
     }
-    x.facts.normalised = normalised == 1;
+    x.facts.normalised = flags[0] == 1;
+    x.has_checksums = flags[1] == 1;
+    x.has_ids = flags[2] == 1;
+    x.has_captions = flags[3] == 1;
     try {
         check_index(x);
     } catch (const Error&) {
@@ -334,13 +342,13 @@ std::vector<fs::path> cache_places(const fs::path& shard) {
     return out;
 }
 
-std::optional<ShardIndex> cached(const fs::path& shard, const FileStamp& stamp) {
+std::optional<ShardIndex> cached(const fs::path& shard, const FileStamp& stamp, uint64_t foreign) {
     for (const fs::path& place : cache_places(shard)) {
         std::error_code error;
         if (!fs::is_regular_file(place, error)) continue;
         try {
             std::optional<ShardIndex> x = decode_index(read_file(place));
-            if (x && x->stamp == stamp) return x;
+            if (x && x->stamp == stamp && x->foreign == foreign) return x;
         } catch (const Error&) {
             continue;  // unreadable: made again
         }
@@ -402,15 +410,29 @@ void for_each_file(size_t n, const std::function<void(size_t)>& work) {
 
 }  // namespace
 
+uint64_t hash_of(const Foreign& foreign) {
+    return foreign.empty() ? 0 : std::max<uint64_t>(xxh3(foreign_json(foreign)), 1);
+}
+
 std::vector<Indexed> index_files(const std::vector<fs::path>& files, const IndexOptions& options) {
     std::vector<Indexed> out(files.size());
-    std::vector<FileStamp> stamps(files.size());
+    const uint64_t foreign = hash_of(options.foreign);
+    const auto refuse = [](const Error& e) {
+        return Indexed{
+            .index = std::nullopt, .reason = e.message(), .hint = e.hint(), .fault = e.fault()};
+    };
     for_each_file(files.size(), [&](size_t i) {
-        stamps[i] = stamp_of(files[i]);
-        if (options.cache) out[i].index = cached(files[i], stamps[i]);
+        try {
+            const FileStamp stamp = stamp_of(files[i]);
+            if (options.cache) out[i].index = cached(files[i], stamp, foreign);
+        } catch (const Error& e) {
+            if (e.fault() == Fault::kSystem) throw;
+            out[i] = refuse(e);
+        }
     });
     std::vector<size_t> todo;
     for (size_t i = 0; i < files.size(); ++i) {
+        if (!out[i].reason.empty()) continue;  // it is not there
         if (!out[i].index) todo.push_back(i);
     }
     std::vector<fs::path> ask;
@@ -418,10 +440,15 @@ std::vector<Indexed> index_files(const std::vector<fs::path>& files, const Index
     for (const size_t i : todo) ask.push_back(files[i]);
     run_index_children(ask, options, [&](size_t k, Indexed result) {
         const size_t i = todo[k];
-        if (result.index && result.index->stamp != stamp_of(files[i])) {
-            result = {.index = std::nullopt,
-                      .reason = "the file changed while it was indexed",
-                      .hint = "wait until it is written, then start again"};
+        try {
+            if (result.index &&
+                (result.index->stamp != stamp_of(files[i]) || result.index->foreign != foreign)) {
+                result.index.reset();
+                result.reason = "the file changed while it was indexed";
+                result.hint = "wait until it is written, then start again";
+            }
+        } catch (const Error& e) {
+            result = refuse(e);
         }
         if (result.index && options.cache) write_cache(files[i], encode_index(*result.index));
         out[i] = std::move(result);

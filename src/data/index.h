@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/check.h"
 #include "data/loader.h"
 #include "data/shard.h"
 
@@ -54,7 +55,11 @@ struct ShardIndex {
     Extent id_offsets, ids, caption_offsets, captions;
     std::vector<int64_t> text_start;  // (count+1) rows
     std::vector<uint64_t> checksums;  // (count) XXH3-64 of the stored bytes, latent then text
-    std::vector<float> empty_text;    // (rows, text_dim), the embedding of ""
+    uint64_t foreign = 0;             // hash of what was said of a foreign file; 0: nothing
+    // Only a foreign file may lack these: checksums (then damage goes unseen), ids (then they are
+    // made of the file's name and the row), captions (then they are empty).
+    bool has_checksums = true, has_ids = true, has_captions = true;
+    std::vector<float> empty_text;  // (rows, text_dim), the embedding of ""
     [[nodiscard]] int64_t latent_elements() const {
         return shape[0] * shape[1] * shape[2] * shape[3];
     }
@@ -69,13 +74,17 @@ void check_index(const ShardIndex& index);
 [[nodiscard]] std::string encode_index(const ShardIndex& index);
 [[nodiscard]] std::optional<ShardIndex> decode_index(std::string_view bytes);
 
+/// What ShardIndex::foreign is.
+[[nodiscard]] uint64_t hash_of(const Foreign& foreign);
+
 // One file's outcome: an index, or why there is none.
 struct Indexed {
     std::optional<ShardIndex> index;
     std::string reason, hint;
+    Fault fault = Fault::kData;  // kUser: the file is not there
 };
 /// One entry per file, in order. A file that makes the child crash, run out of memory or time is
-/// reported as bad; the others go on. Missing files: kUser.
+/// reported as bad, as is a missing one; the others go on.
 [[nodiscard]] std::vector<Indexed> index_files(const std::vector<fs::path>& files,
                                                const IndexOptions& options);
 

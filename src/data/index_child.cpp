@@ -13,19 +13,13 @@
 #include <fcntl.h>
 #include <mutex>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <thread>
 #include <tuple>
 #include <unistd.h>
 
 #include "core/check.h"
+#include "data/child.h"
 #include "data/h5.h"
-
-extern char** environ;
 
 namespace vt {
 
@@ -42,48 +36,6 @@ struct Frame {
 
 // --- the child ----------------------------------------------------------------------------------
 
-constexpr rlim_t kChildMemory = rlim_t{2} << 30;  // beyond what the bare program has mapped
-constexpr rlim_t kChildCpuSeconds = 60;           // per file
-
-// Sanitizers map terabytes of shadow, which RLIMIT_AS would forbid.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kLimitMemory = false;
-#else
-constexpr bool kLimitMemory = true;
-#endif
-
-void limit(int what, rlim_t soft, rlim_t hard) {
-    const rlimit r{.rlim_cur = soft, .rlim_max = hard};
-    (void)::setrlimit(static_cast<__rlimit_resource_t>(what), &r);
-}
-
-void limit_self() {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    limit(RLIMIT_CORE, 0, 0);
-    limit(RLIMIT_FSIZE, 0, 0);
-    limit(RLIMIT_NOFILE, 64, 64);
-    if (kLimitMemory) {
-        const std::string statm = read_file("/proc/self/stat");
-        // field 23 is the address space in bytes; the name in field 2 may hold blanks
-        size_t at = statm.rfind(')');
-        for (int field = 2; field < 23 && at != std::string::npos; ++field) {
-            at = statm.find(' ', at + 1);
-        }
-        const rlim_t now = at == std::string::npos ? 0 : std::strtoull(&statm[at], nullptr, 10);
-        limit(RLIMIT_AS, now + kChildMemory, now + kChildMemory);
-    }
-}
-
-// RLIMIT_CPU counts the whole process, so it moves on with every file.
-void limit_cpu() {
-    rusage used{};
-    ::getrusage(RUSAGE_SELF, &used);
-    limit(RLIMIT_CPU,
-          static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kChildCpuSeconds,
-          RLIM_INFINITY);
-}
-
 void send(const Fd& fd, Kind kind, size_t file, std::string_view body) {
     const Frame frame{.kind = kind, .file = file, .bytes = body.size()};
     write_all(fd, &frame, sizeof frame, "the parent's pipe");
@@ -92,18 +44,19 @@ void send(const Fd& fd, Kind kind, size_t file, std::string_view body) {
 
 }  // namespace
 
-int index_child_main(const std::vector<std::string>& files) {
+int index_child_main(const std::string& foreign_text, const std::vector<std::string>& files) {
     try {
+        const Foreign foreign = foreign_text.empty() ? Foreign{} : foreign_from_json(foreign_text);
         // What a library prints on stdout must not mix with the frames.
         const Fd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
         const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
         if (!out.open() || !null.open() || ::dup2(null.get(), STDOUT_FILENO) < 0) return 4;
-        limit_self();
+        limit_child();
         for (size_t i = 0; i < files.size(); ++i) {
             send(out, kStart, i, {});
-            limit_cpu();
+            limit_child_cpu();
             try {
-                const ShardIndex index = h5_describe(files[i]);
+                const ShardIndex index = h5_describe(files[i], foreign);
                 check_index(index);
                 send(out, kIndex, i, encode_index(index));
             } catch (const Error& e) {
@@ -126,82 +79,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Child {
-    pid_t pid = -1;
-    Fd out;
-    Child() = default;
-    Child(Child&&) = delete;
-    ~Child() {
-        if (pid > 0) {
-            ::kill(pid, SIGKILL);
-            wait();
-        }
-    }
-    // The wait status, or 0 where somebody else reaped it.
-    int wait() {
-        int status = 0;
-        while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-        pid = -1;
-        return status;
-    }
-};
-
-void spawn(Child& child, const fs::path& program, const std::vector<fs::path>& files, size_t begin,
-           size_t end) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) raise_errno("make a pipe for", program);
-    child.out = Fd(ends[0]);
-    const Fd write_end(ends[1]);
-
-    std::vector<std::string> words{"vtrain", "data", "index-child", "--"};
-    for (size_t i = begin; i < end; ++i) words.push_back(files[i].string());
-    std::vector<char*> argv;
-    argv.reserve(words.size() + 1);
-    for (std::string& w : words) argv.push_back(w.data());
-    argv.push_back(nullptr);
-
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawnattr_init(&attr);
-    // dup2 clears CLOEXEC. stderr too: a dying library's last words would only puzzle; the parent
-    // reports the file.
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
-    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-    sigset_t none, all;
-    ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attr, &none);
-    ::posix_spawnattr_setsigdefault(&attr, &all);
-    ::posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    const int error =
-        ::posix_spawn(&child.pid, program.c_str(), &actions, &attr, argv.data(), environ);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attr);
-    if (error != 0) {
-        child.pid = -1;
-        errno = error;
-        raise_errno("start the index child", program);
-    }
-}
-
-std::string describe_status(int status) {
-    if (WIFSIGNALED(status)) {
-        return fmt::format("died of signal {} ({})", WTERMSIG(status),
-                           ::strsignal(WTERMSIG(status)));
-    }
-    return fmt::format("ended with status {}", WEXITSTATUS(status));
-}
-
 // One child over files [begin, end). Returns the first file without an outcome.
 class Session {
   public:
     Session(const std::vector<fs::path>& files, size_t begin, size_t end,
             const IndexOptions& options, const std::function<void(size_t, Indexed)>& done)
         : files_(files), begin_(begin), next_(begin), end_(end), options_(options), done_(done) {
-        spawn(child_, options.program, files, begin, end);
+        std::vector<std::string> words{"vtrain", "data", "index-child"};
+        if (!options.foreign.empty()) {
+            words.insert(words.end(), {"--foreign", foreign_json(options.foreign)});
+        }
+        words.emplace_back("--");
+        for (size_t i = begin; i < end; ++i) words.push_back(files[i].string());
+        spawn_child(child_, options.program, words);
     }
 
     size_t run() {
@@ -252,14 +142,16 @@ class Session {
             if (f.kind == kStart) {
                 started_ = true;
             } else if (f.kind == kIndex) {
-                Indexed result{.index = decode_index(body), .reason = {}, .hint = {}};
+                Indexed result{
+                    .index = decode_index(body), .reason = {}, .hint = {}, .fault = Fault::kData};
                 if (!result.index) return false;
                 done_(next_++, std::move(result));
             } else {
                 const size_t nul = std::min(body.find('\0'), body.size());
                 done_(next_++, {.index = std::nullopt,
                                 .reason = std::string(body.substr(0, nul)),
-                                .hint = std::string(body.substr(std::min(nul + 1, body.size())))});
+                                .hint = std::string(body.substr(std::min(nul + 1, body.size()))),
+                                .fault = Fault::kData});
             }
             pending_.erase(0, sizeof f + f.bytes);
             if (next_ == end_) return true;
@@ -267,7 +159,7 @@ class Session {
     }
 
     size_t died() {
-        const std::string how = describe_status(child_.wait());
+        const std::string how = describe_wait_status(child_.wait());
         if (!started_) {
             raise(Fault::kSystem,
                   fmt::format("the index child {} {} before it saw a file",
@@ -280,7 +172,8 @@ class Session {
     size_t bad(std::string reason) {
         done_(next_, {.index = std::nullopt,
                       .reason = std::move(reason),
-                      .hint = "the file is damaged: copy or encode it again"});
+                      .hint = "the file is damaged: copy or encode it again",
+                      .fault = Fault::kData});
         return next_ + 1;
     }
 

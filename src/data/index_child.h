@@ -11,10 +11,10 @@
 
 namespace vt {
 
-/// What `vtrain data index-child FILES` does: limits itself (address space, CPU seconds, files, no
-/// core, dies with its parent), then describes each file on stdout, frame by frame. Returns the
-/// exit code; never throws.
-int index_child_main(const std::vector<std::string>& files);
+/// What `vtrain data index-child --foreign TEXT FILES` does (TEXT: foreign_json, or empty): limits
+/// itself (address space, CPU seconds, files, no core, dies with its parent), then describes each
+/// file on stdout, frame by frame. Returns the exit code; never throws.
+int index_child_main(const std::string& foreign, const std::vector<std::string>& files);
 
 /// Runs several children over `files`, each over some hundreds at a time, and calls
 /// done(i, outcome) once per file, from several threads. kSystem if no child can be started at

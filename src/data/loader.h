@@ -14,6 +14,7 @@
 #include "core/arena.h"
 #include "core/check.h"
 #include "core/tensor.h"
+#include "data/facts.h"
 #include "data/ledger.h"
 #include "data/shard.h"
 
@@ -31,6 +32,7 @@ struct IndexOptions {
     fs::path program = "/proc/self/exe";
     double timeout_s = 60;  // per file, wall clock
     bool cache = true;      // read and write index files beside the shards
+    Foreign foreign = {};   // how to read files that are not in our format
 };
 
 struct SourceSpec {               // one entry of data.train

@@ -62,6 +62,15 @@ std::vector<Field> fields(DataOptions& o) {
          .target = &o.valid,
          .help = "Validation shards: globs, relative as in train. Empty: no validation.",
          .is_path = true},
+        {.key = "data.names",
+         .target = &o.names,
+         .help = "What data sets are called in files that are not in the shard format: texts "
+                 "\"ours=theirs\", e.g. [\"latents=vae_latent\", \"text=cond/prompt_embeds\"]."},
+        {.key = "data.facts",
+         .target = &o.facts,
+         .help = "JSON file with the facts that such files do not state (codec, normalised, "
+                 "text_encoder, ...; data/README.md lists them), relative to the working "
+                 "directory."},
         {.key = "data.global_batch_size",
          .target = &o.global_batch_size,
          .help = "Samples per optimizer step, over all ranks.",

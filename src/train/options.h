@@ -35,6 +35,8 @@ using DataSource = WeightedPath;
 struct DataOptions {
     std::vector<DataSource> train;   // required
     std::vector<std::string> valid;  // globs
+    std::vector<std::string> names;  // OURS=THEIRS, of data sets in files of another format
+    std::string facts;               // JSON file with what such files do not say
     int64_t global_batch_size = 1;
     int64_t micro_batch_size = 1;
     std::vector<int64_t> rampup_batch_size;  // empty, or start, increment, samples

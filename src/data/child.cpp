@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "data/child.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/check.h"
+
+extern char** environ;
+
+namespace vt {
+
+namespace {
+
+constexpr rlim_t kChildMemory = rlim_t{2} << 30;  // beyond what the bare program has mapped
+constexpr rlim_t kChildCpuSeconds = 60;           // per file
+
+// Sanitizers map terabytes of shadow, which RLIMIT_AS would forbid.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kLimitMemory = false;
+#else
+constexpr bool kLimitMemory = true;
+#endif
+
+void limit(int what, rlim_t soft, rlim_t hard) {
+    const rlimit r{.rlim_cur = soft, .rlim_max = hard};
+    (void)::setrlimit(static_cast<__rlimit_resource_t>(what), &r);
+}
+
+}  // namespace
+
+void limit_child() {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    limit(RLIMIT_CORE, 0, 0);
+    limit(RLIMIT_FSIZE, 0, 0);
+    limit(RLIMIT_NOFILE, 64, 64);
+    if (kLimitMemory) {
+        const std::string statm = read_file("/proc/self/stat");
+        // field 23 is the address space in bytes; the name in field 2 may hold blanks
+        size_t at = statm.rfind(')');
+        for (int field = 2; field < 23 && at != std::string::npos; ++field) {
+            at = statm.find(' ', at + 1);
+        }
+        const rlim_t now = at == std::string::npos ? 0 : std::strtoull(&statm[at], nullptr, 10);
+        limit(RLIMIT_AS, now + kChildMemory, now + kChildMemory);
+    }
+}
+
+// RLIMIT_CPU counts the whole process, so it moves on with every file.
+void limit_child_cpu() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    limit(RLIMIT_CPU,
+          static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kChildCpuSeconds,
+          RLIM_INFINITY);
+}
+
+Child::~Child() {
+    if (pid > 0) {
+        ::kill(pid, SIGKILL);
+        wait();
+    }
+}
+
+int Child::wait() {
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    pid = -1;
+    return status;
+}
+
+void spawn_child(Child& child, const fs::path& program, const std::vector<std::string>& arguments) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) raise_errno("make a pipe for", program);
+    child.out = Fd(ends[0]);
+    const Fd write_end(ends[1]);
+
+    std::vector<std::string> words = arguments;
+    std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
+    for (std::string& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
+
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attr);
+    // dup2 clears CLOEXEC. stderr too: a dying library's last words would only puzzle; the parent
+    // reports the file.
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    sigset_t none, all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attr, &none);
+    ::posix_spawnattr_setsigdefault(&attr, &all);
+    ::posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    const int error =
+        ::posix_spawn(&child.pid, program.c_str(), &actions, &attr, argv.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attr);
+    if (error != 0) {
+        child.pid = -1;
+        errno = error;
+        raise_errno("start the index child", program);
+    }
+}
+
+std::string describe_wait_status(int status) {
+    if (WIFSIGNALED(status)) {
+        return fmt::format("died of signal {} ({})", WTERMSIG(status),
+                           ::strsignal(WTERMSIG(status)));
+    }
+    return fmt::format("ended with status {}", WEXITSTATUS(status));
+}
+
+}  // namespace vt

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// The process in which the HDF5 library meets files of unknown origin: its start, its limits, its
+// end.
+// Floor 3.
+#pragma once
+
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "core/file.h"
+
+namespace vt {
+
+// A running child and the end of the pipe that is its stdout. Killed and reaped when it goes.
+struct Child {
+    pid_t pid = -1;
+    Fd out;
+    Child() = default;
+    Child(Child&&) = delete;
+    ~Child();
+    /// The wait status, or 0 where somebody else reaped it.
+    int wait();
+};
+
+/// Starts `program` with the words (the first is its own name), nothing on stdin, stderr dropped.
+/// kSystem if it cannot be started.
+void spawn_child(Child& child, const fs::path& program, const std::vector<std::string>& words);
+/// "died of signal 11 (Segmentation fault)", "ended with status 1"
+[[nodiscard]] std::string describe_wait_status(int status);
+
+/// In the child: limits on address space, files and core, and it dies with its parent.
+void limit_child();
+/// In the child: so many CPU seconds from now on.
+void limit_child_cpu();
+
+}  // namespace vt
