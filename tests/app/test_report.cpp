@@ -197,7 +197,7 @@ TEST_CASE("report: a browser draws every chart without an error") {
     CHECK(dom.code == 0);
     // set when the last chart is drawn: 14 kinds with data here, and one for the unknown value
     CHECK(dom.output.find("data-ready=\"17\"") != std::string::npos);
-    CHECK(dom.output.find("data-error") == std::string::npos);
+    CHECK(dom.output.find("data-error=") == std::string::npos);
     CHECK(dom.output.find("Uncaught") == std::string::npos);
     CHECK(dom.output.find("What differs") != std::string::npos);
     CHECK(dom.output.find("rollback") != std::string::npos);

@@ -146,7 +146,7 @@ function tickLabel(v) {
   if (a >= 1e9) return +(v / 1e9).toPrecision(4) + 'G';
   if (a >= 1e6) return +(v / 1e6).toPrecision(4) + 'M';
   if (a >= 1e4) return +(v / 1e3).toPrecision(4) + 'k';
-  return a < 1e-3 ? v.toExponential().replace('e-', 'e−') : String(+v.toPrecision(4));
+  return a < 1e-3 ? (+v.toPrecision(4)).toExponential().replace('e-', 'e−') : String(+v.toPrecision(4));
 }
 
 class Chart {

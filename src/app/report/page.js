@@ -122,7 +122,8 @@ function config() {
   const maps = D.runs.map((run) => keysOf(run.config));
   if (D.runs.length > 1) {
     const keys = [...new Set(maps.flatMap((m) => [...m.keys()]))];
-    const differ = keys.filter((k) => new Set(maps.map((m) => m.get(k))).size > 1);
+    const known = maps.filter((m) => m.size);  // a run without the file differs in nothing
+    const differ = keys.filter((k) => new Set(known.map((m) => m.get(k))).size > 1);
     const table = el('table', {}, el('tr', {}, el('th', { textContent: 'key' }),
       ...D.runs.map((run) => el('th', { textContent: run.name }))));
     for (const k of differ) table.append(el('tr', { className: 'changed' }, el('td', { textContent: k }),
