@@ -82,7 +82,7 @@ TEST_CASE("program: too little memory is a clean end, never half a checkpoint") 
     const Job job;
     const bool full = std::getenv("VTRAIN_TEST_FULL") != nullptr;
     int refused = 0, done = 0;
-    const int n = full ? 20 : 6;
+    const int n = full ? 20 : 4;
     for (int i = 0; i < n; ++i) {
         // from what the program itself needs to plenty
         const auto kib = static_cast<int64_t>(300'000 * std::pow(6.0, double(i) / (n - 1)));

