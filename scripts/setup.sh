@@ -13,7 +13,8 @@ packages=(
 )
 for arg in "$@"; do
     case "$arg" in
-        --dev) packages+=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev chromium ffmpeg) ;;
+        --dev) packages+=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev chromium ffmpeg
+            python3-venv) ;;
         *) echo "usage: scripts/setup.sh [--dev]" >&2; exit 2 ;;
     esac
 done
