@@ -4,7 +4,7 @@
 # Usage: scripts/quickstart.sh [--videos DIR] [--out DIR] [--minutes N]
 #   --videos DIR   your own videos and pictures; captions in NAME.txt beside NAME.mp4, else the name
 #   --out DIR      where everything goes                                  (runs/quickstart)
-#   --minutes N    how long to train                                      (6)
+#   --minutes N    how long to train                                      (5)
 # A second start with the same --out continues where the first one stopped.
 set -euo pipefail
 cd_from=$PWD
@@ -14,7 +14,7 @@ usage() {
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
-videos="" own=no out=runs/quickstart minutes=6
+videos="" own=no out=runs/quickstart minutes=5
 while (($#)); do
     case "$1" in
         --videos | --out | --minutes)
