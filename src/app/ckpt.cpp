@@ -75,7 +75,7 @@ std::vector<StepDir> checkpoints(const fs::path& dir) {
     std::error_code ignored;
     if (fs::exists(dir / kManifestName, ignored)) return {{0, dir}};
     if (!fs::is_directory(dir, ignored)) {
-        const std::optional<Foreign> kind = foreign_kind(dir);
+        const std::optional<ForeignKind> kind = foreign_kind(dir);
         raise(Fault::kUser,
               fmt::format("{} {}", dir.string(),
                           kind ? fmt::format("is {}, not a checkpoint of vtrain", kind->what)
@@ -84,7 +84,7 @@ std::vector<StepDir> checkpoints(const fs::path& dir) {
     }
     std::vector<StepDir> dirs = step_dirs(dir);
     if (dirs.empty()) {
-        const std::optional<Foreign> kind = foreign_kind(dir);
+        const std::optional<ForeignKind> kind = foreign_kind(dir);
         raise(Fault::kUser,
               fmt::format("{} is {}", dir.string(),
                           kind ? kind->what + ", not a checkpoint of vtrain"

@@ -36,55 +36,56 @@ std::string first_bytes(const fs::path& file) {
     return n > 0 ? std::string(buffer.data(), static_cast<size_t>(n)) : std::string();
 }
 
-std::optional<Foreign> file_kind(const fs::path& file) {
+std::optional<ForeignKind> file_kind(const fs::path& file) {
     using namespace std::string_view_literals;
     const std::string head = first_bytes(file);
     const std::string_view h = head;
     if (h.starts_with("PK\x03\x04"sv) || h.starts_with("\x80\x02"sv)) {
-        return Foreign{"a file of torch.save (.pt, .pth, .bin)", kOnlyImport};
+        return ForeignKind{"a file of torch.save (.pt, .pth, .bin)", kOnlyImport};
     }
     if (h.starts_with("\x89HDF\r\n\x1a\n"sv)) {
-        return Foreign{"an HDF5 file, as shards of training data are",
-                       "name a run's folder or a step-N folder in it"};
+        return ForeignKind{"an HDF5 file, as shards of training data are",
+                           "name a run's folder or a step-N folder in it"};
     }
     if (h.size() > 9 && h[8] == '{' && h[7] == 0) {
-        return Foreign{"a single safetensors file",
-                       "a checkpoint is the step-N folder around it; weights of other programs are "
-                       "taken with their config.json by `vtrain ckpt import`"};
+        return ForeignKind{
+            "a single safetensors file",
+            "a checkpoint is the step-N folder around it; weights of other programs are "
+            "taken with their config.json by `vtrain ckpt import`"};
     }
     return std::nullopt;
 }
 
-std::optional<Foreign> folder_kind(const fs::path& dir) {
+std::optional<ForeignKind> folder_kind(const fs::path& dir) {
     if (has(dir, ".metadata") && any_ends_with(dir, ".distcp")) {
-        return Foreign{"a checkpoint of torch.distributed.checkpoint (DCP)", kOnlyImport};
+        return ForeignKind{"a checkpoint of torch.distributed.checkpoint (DCP)", kOnlyImport};
     }
     if (has(dir, "latest_checkpointed_iteration.txt") ||
         (has(dir, "metadata.json") && has(dir, "common.pt")) || has(dir, "mp_rank_00")) {
-        return Foreign{"a checkpoint of Megatron", kOnlyImport};
+        return ForeignKind{"a checkpoint of Megatron", kOnlyImport};
     }
     if (has(dir, "zero_to_fp32.py") || any_ends_with(dir, "_model_states.pt")) {
-        return Foreign{"a checkpoint of DeepSpeed", kOnlyImport};
+        return ForeignKind{"a checkpoint of DeepSpeed", kOnlyImport};
     }
     if (has(dir, "model_index.json")) {
-        return Foreign{"a pipeline folder of diffusers",
-                       "take the model in it with `vtrain ckpt import --weights " +
-                           (dir / "transformer").string() + " --out DIR`"};
+        return ForeignKind{"a pipeline folder of diffusers",
+                           "take the model in it with `vtrain ckpt import --weights " +
+                               (dir / "transformer").string() + " --out DIR`"};
     }
     if (has(dir, "config.json") && any_ends_with(dir, ".safetensors")) {
-        return Foreign{
+        return ForeignKind{
             "a model folder of diffusers",
             "take it with `vtrain ckpt import --weights " + dir.string() + " --out DIR`"};
     }
     if (any_ends_with(dir, ".pt") || any_ends_with(dir, ".pth") || any_ends_with(dir, ".bin")) {
-        return Foreign{"a folder of torch files", kOnlyImport};
+        return ForeignKind{"a folder of torch files", kOnlyImport};
     }
     return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Foreign> foreign_kind(const fs::path& path) {
+std::optional<ForeignKind> foreign_kind(const fs::path& path) {
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) return folder_kind(path);
     if (fs::is_regular_file(path, ignored)) return file_kind(path);

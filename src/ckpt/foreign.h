@@ -9,13 +9,13 @@
 
 namespace vt {
 
-struct Foreign {
+struct ForeignKind {
     std::string what;  // "a file of torch.save (.pt)"
     std::string hint;  // what to do with it
 };
 
 /// What `path` is, by the files in it or its first bytes. Nothing if it is not recognised, does not
 /// exist or cannot be read.
-[[nodiscard]] std::optional<Foreign> foreign_kind(const fs::path& path);
+[[nodiscard]] std::optional<ForeignKind> foreign_kind(const fs::path& path);
 
 }  // namespace vt

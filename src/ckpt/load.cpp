@@ -173,7 +173,7 @@ fs::path checkpoint_at(const fs::path& path) {
               fmt::format("{}: none of the checkpoints there is usable", path.string()),
               "see the warnings above");
     }
-    if (const std::optional<Foreign> kind = foreign_kind(path)) {
+    if (const std::optional<ForeignKind> kind = foreign_kind(path)) {
         raise(Fault::kUser,
               fmt::format("{} is {}, not a checkpoint of vtrain", path.string(), kind->what),
               kind->hint);

@@ -348,7 +348,7 @@ void merge(Manifest& into, const Manifest& part) {
 Manifest read_manifest(const fs::path& dir) {
     std::error_code error;
     if (!fs::is_directory(dir, error)) {
-        const std::optional<Foreign> kind = foreign_kind(dir);
+        const std::optional<ForeignKind> kind = foreign_kind(dir);
         raise(Fault::kUser,
               fmt::format("{} is {}not a checkpoint directory", dir.string(),
                           kind ? kind->what + ", " : std::string()),
@@ -356,7 +356,7 @@ Manifest read_manifest(const fs::path& dir) {
     }
     const fs::path path = dir / kManifestName;
     if (!fs::is_regular_file(path, error)) {
-        if (const std::optional<Foreign> kind = foreign_kind(dir)) {
+        if (const std::optional<ForeignKind> kind = foreign_kind(dir)) {
             raise(Fault::kData,
                   fmt::format("{} has no {}: it is {}", dir.string(), kManifestName, kind->what),
                   kind->hint);

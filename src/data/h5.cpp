@@ -29,7 +29,7 @@ constexpr int64_t kMaxEmpty = 1 << 26;  // elements of empty_text
 struct Table {
     H id, type;
     std::vector<int64_t> dims;
-    Extent extent;
+    ByteRange extent;
     [[nodiscard]] int64_t elements() const {
         int64_t n = 1;
         for (const int64_t d : dims) {
@@ -121,8 +121,8 @@ std::vector<T> read_table(const Fd& fd, const fs::path& path, const Table& t, in
 
 // Flat bytes cut by count+1 offsets, as ids and captions are.
 void check_cuts(const Fd& fd, const fs::path& path, hid_t file, int64_t size, int64_t count,
-                const std::string& offsets_name, const std::string& bytes_name, Extent& offsets,
-                Extent& bytes) {
+                const std::string& offsets_name, const std::string& bytes_name, ByteRange& offsets,
+                ByteRange& bytes) {
     const Table cuts = open_table(file, offsets_name, 1);
     const Table flat = open_table(file, bytes_name, 1);
     want_type(cuts, H5T_STD_I64LE, offsets_name, "int64");
@@ -290,8 +290,8 @@ class Layout {
     }
 
     // A contiguous data set with its space taken now; data == nullptr leaves the bytes unwritten.
-    Extent table(const char* name, hid_t type, const std::vector<hsize_t>& dims, const void* data,
-                 const char* dtype = nullptr) const {
+    ByteRange table(const char* name, hid_t type, const std::vector<hsize_t>& dims,
+                    const void* data, const char* dtype = nullptr) const {
         const H space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
                       H5Sclose);
         const H plist(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
@@ -310,7 +310,7 @@ class Layout {
             cannot_write(path_, name);
         }
         if (dtype != nullptr) text(set.get(), "dtype", dtype);
-        Extent out{.offset = 0, .bytes = static_cast<int64_t>(bytes)};
+        ByteRange out{.offset = 0, .bytes = static_cast<int64_t>(bytes)};
         if (bytes > 0) {
             const haddr_t at = H5Dget_offset(set.get());
             if (at == HADDR_UNDEF) cannot_write(path_, name);

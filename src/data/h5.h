@@ -53,7 +53,7 @@ struct H5Layout {
     const std::string* empty_text = nullptr;  // stored bytes of (rows, text_dim)
 };
 struct H5Payload {
-    Extent latents, text;
+    ByteRange latents, text;
 };
 /// Creates `path` with everything but the payload and says where that goes. kSystem on errors.
 [[nodiscard]] H5Payload h5_create(const fs::path& path, const H5Layout& layout);

@@ -98,7 +98,7 @@ int64_t times(int64_t a, int64_t b, const char* what) {
     return out;
 }
 
-void check_extent(const Extent& e, int64_t bytes, int64_t file_size, const char* what) {
+void check_extent(const ByteRange& e, int64_t bytes, int64_t file_size, const char* what) {
     rule(e.bytes == bytes,
          fmt::format("{} takes {} bytes where its shape asks for {}", what, e.bytes, bytes));
     if (bytes == 0) return;  // HDF5 gives empty datasets no address

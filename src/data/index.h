@@ -19,7 +19,7 @@
 namespace vt {
 
 // Bytes [offset, offset + bytes) of the file.
-struct Extent {
+struct ByteRange {
     int64_t offset = 0, bytes = 0;
 };
 
@@ -51,8 +51,8 @@ struct ShardIndex {
     int64_t count = 0;               // samples
     int64_t text_rows = 0;           // of all samples together
     Stored latent_type = Stored::kF32, text_type = Stored::kF32;
-    Extent latents, text;
-    Extent id_offsets, ids, caption_offsets, captions;
+    ByteRange latents, text;
+    ByteRange id_offsets, ids, caption_offsets, captions;
     std::vector<int64_t> text_start;  // (count+1) rows
     std::vector<uint64_t> checksums;  // (count) XXH3-64 of the stored bytes, latent then text
     uint64_t foreign = 0;             // hash of what was said of a foreign file; 0: nothing

@@ -91,8 +91,8 @@ struct Stream {
     }
 };
 
-std::string read_cut(const Fd& fd, const fs::path& path, const Extent& offsets, const Extent& bytes,
-                     int64_t row, ReadWatch* watch) {
+std::string read_cut(const Fd& fd, const fs::path& path, const ByteRange& offsets,
+                     const ByteRange& bytes, int64_t row, ReadWatch* watch) {
     std::array<int64_t, 2> cut{};
     const int64_t at = offsets.offset + row * 8;
     watched(watch, [&] { pread_all(fd, cut.data(), 16, at, path); });

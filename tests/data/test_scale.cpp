@@ -36,7 +36,7 @@ fs::path hollow_shard(const fs::path& path, int64_t count, uint64_t tag) {
     x.text_rows = kRows * count;
     int64_t at = 4096;
     const auto place = [&](int64_t bytes) {
-        const Extent out{.offset = at, .bytes = bytes};
+        const ByteRange out{.offset = at, .bytes = bytes};
         at += bytes;
         return out;
     };
