@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/io_error.h"
+#include "core/log.h"
 
 namespace vt {
 
@@ -57,6 +58,25 @@ std::string read_file(const fs::path& path) {
     std::string out(narrow<size_t>(st.st_size), '\0');
     pread_all(fd, out.data(), narrow<int64_t>(out.size()), 0, path);
     return out;
+}
+
+Fd open_append(const fs::path& path) {
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!fd.open()) raise_errno("open", path);
+    return fd;
+}
+
+void append_whole(const Fd& fd, std::string_view line, const fs::path& path) {
+    const off_t before = ::lseek(fd.get(), 0, SEEK_END);
+    try {
+        write_all(fd, line.data(), narrow<int64_t>(line.size()), path);
+    } catch (...) {
+        // half a line would spoil the next one too
+        if (before >= 0 && ::ftruncate(fd.get(), before) != 0) {
+            warn("{} may hold a torn line", path.string());
+        }
+        throw;
+    }
 }
 
 void write_all(const Fd& fd, const void* data, int64_t bytes, const fs::path& path) {

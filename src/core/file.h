@@ -41,6 +41,10 @@ class Fd {
 [[nodiscard]] Fd create_write(const fs::path& path);  // O_CREAT | O_TRUNC | O_CLOEXEC, 0666
 
 [[nodiscard]] std::string read_file(const fs::path& path);
+[[nodiscard]] Fd open_append(const fs::path& path);  // O_CREAT | O_APPEND, readable too, 0666
+/// `line` at the end of a file of open_append, whole or not at all: kSystem if it cannot be
+/// written, the file then ends as before (where even that fails, a warning says so).
+void append_whole(const Fd& fd, std::string_view line, const fs::path& path);
 /// All bytes or kSystem; retries EINTR and short writes.
 void write_all(const Fd& fd, const void* data, int64_t bytes, const fs::path& path);
 /// The same at `offset`, leaving the file position alone.

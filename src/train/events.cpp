@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fcntl.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -96,8 +95,7 @@ void set_aside(const fs::path& path) {
 
 RunEvents::RunEvents(fs::path path, bool anew) : path_(std::move(path)) {
     if (anew) set_aside(path_);
-    fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!fd_.open()) raise_errno("open", path_);
+    fd_ = open_append(path_);
     const off_t size = ::lseek(fd_.get(), 0, SEEK_END);
     char last = '\n';
     if (size > 0) pread_all(fd_, &last, 1, size - 1, path_);
@@ -112,16 +110,7 @@ void RunEvents::add(EventKind kind, int64_t step, std::string_view text,
                        facts};
         const std::string line = event_line(event) + "\n";
         const std::lock_guard lock(mutex_);
-        const off_t before = ::lseek(fd_.get(), 0, SEEK_END);
-        try {
-            write_all(fd_, line.data(), narrow<int64_t>(line.size()), path_);
-        } catch (...) {
-            // half a line would spoil the next one too
-            if (before >= 0 && ::ftruncate(fd_.get(), before) != 0) {
-                warn("{} may hold a torn line", path_.string());
-            }
-            throw;
-        }
+        append_whole(fd_, line, path_);
     } catch (const std::exception& e) {
         try {
             warn("an event ({}) is not on record: {}", name_of(kind), e.what());

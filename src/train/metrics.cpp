@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fcntl.h>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
-#include <unistd.h>
 #include <variant>
 
 #include "core/check.h"
-#include "core/log.h"
 #include "train/events.h"
 
 namespace vt {
@@ -158,27 +155,12 @@ std::optional<MetricRow> parse_metric_row(std::string_view line) {
 MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(path)) {
     VT_CHECK(resumed_step >= 0, "resumed step {}", resumed_step);
     if (resumed_step == 0) set_aside(path_);
-    open();
+    fd_ = open_append(path_);
     cut_after(resumed_step);
 }
 
-void MetricsFile::open() {
-    fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!fd_.open()) raise_errno("open", path_);
-}
-
 void MetricsFile::append(const MetricRow& row) {
-    const std::string line = json_line(row) + "\n";
-    const off_t before = ::lseek(fd_.get(), 0, SEEK_END);
-    try {
-        write_all(fd_, line.data(), narrow<int64_t>(line.size()), path_);
-    } catch (...) {
-        // half a line would spoil the next one too
-        if (before >= 0 && ::ftruncate(fd_.get(), before) != 0) {
-            warn("{} may hold a torn line", path_.string());
-        }
-        throw;
-    }
+    append_whole(fd_, json_line(row) + "\n", path_);
 }
 
 void MetricsFile::cut_after(int64_t step) {
@@ -195,7 +177,7 @@ void MetricsFile::cut_after(int64_t step) {
     }
     if (kept.size() == text.size()) return;
     write_atomic(path_, kept);  // a crash here leaves the old rows or the new, never neither
-    open();
+    fd_ = open_append(path_);
 }
 
 std::vector<MetricRow> read_metrics(const fs::path& path) {

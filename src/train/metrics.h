@@ -69,7 +69,6 @@ class MetricsFile {
     void cut_after(int64_t step);
 
   private:
-    void open();
     fs::path path_;
     Fd fd_;
 };
