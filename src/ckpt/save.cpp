@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <map>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,14 +19,7 @@
 
 namespace vt {
 
-SaveAttempt::SaveAttempt() {
-    uint64_t bits = 0;
-    // not from /dev/urandom: a process that is out of descriptors must be able to save
-    if (::getrandom(&bits, sizeof bits, 0) != sizeof bits) {
-        raise(Fault::kSystem, "the kernel gives no random numbers");
-    }
-    id_ = hex64(bits);
-}
+SaveAttempt::SaveAttempt() : id_(hex64(unique_bits())) {}
 
 bool SaveAttempt::abandon() {
     Phase writing = Phase::kWriting;

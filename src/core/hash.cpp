@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/hash.h"
 
+#include <sys/random.h>
 #include <xxhash.h>
 
 #include "core/check.h"
@@ -9,6 +10,14 @@ namespace vt {
 
 uint64_t xxh3(const void* data, int64_t bytes) {
     return XXH3_64bits(data, narrow<size_t>(bytes));
+}
+
+uint64_t unique_bits() {
+    uint64_t bits = 0;
+    if (::getrandom(&bits, sizeof bits, 0) != sizeof bits) {
+        raise(Fault::kSystem, "the kernel gives no random numbers");
+    }
+    return bits;
 }
 
 std::string hex64(uint64_t value) {

@@ -16,6 +16,9 @@ namespace vt {
 }
 /// 16 lower-case hex digits, most significant first; how checksums are written in JSON.
 [[nodiscard]] std::string hex64(uint64_t value);
+/// Bits from the kernel, for names that must not meet: everything else is a function of the seed.
+/// Needs no descriptor, since a process that is out of them must be able to save. kSystem.
+[[nodiscard]] uint64_t unique_bits();
 
 // The same hash of pieces fed one after another.
 class Xxh3Stream {

@@ -16,13 +16,9 @@ namespace vt {
 
 namespace {
 
-// Names a run's lineage of checkpoints; the one number here that is not a function of the seed,
-// since two runs of one seed in one folder must be told apart.
+// Names a run's lineage of checkpoints: two runs of one seed in one folder must be told apart.
 std::string new_run_id() {
-    uint64_t words[2] = {};
-    const fs::path source = "/dev/urandom";
-    pread_all(open_read(source), words, sizeof words, 0, source);
-    return hex64(words[0]) + hex64(words[1]);
+    return hex64(unique_bits()) + hex64(unique_bits());
 }
 
 bool weights_only(const CheckpointInfo& info) {
