@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "data/child.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -37,6 +39,13 @@ void limit(int what, rlim_t soft, rlim_t hard) {
 }
 
 }  // namespace
+
+Fd take_child_stdout() {
+    Fd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+    const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (!null.open() || ::dup2(null.get(), STDOUT_FILENO) < 0) return {};
+    return out;
+}
 
 void limit_child() {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -116,6 +125,28 @@ void spawn_child(Child& child, const fs::path& program, const std::vector<std::s
         errno = error;
         raise_errno("start the index child", program);
     }
+}
+
+int64_t read_child(const Child& child, void* to, size_t bytes, ChildClock::time_point deadline) {
+    for (;;) {
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(deadline - ChildClock::now())
+                .count();
+        if (left <= 0) return -1;
+        pollfd p{.fd = child.out.get(), .events = POLLIN, .revents = 0};
+        const int ready = ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left, 1'000'000)));
+        if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+        if (ready < 0) return -1;
+        const ssize_t n = ::read(child.out.get(), to, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        return std::max<int64_t>(n, 0);  // a pipe that cannot be read is at its end
+    }
+}
+
+Refusal Refusal::decode(std::string_view body) {
+    const size_t nul = std::min(body.find('\0'), body.size());
+    return {.reason = std::string(body.substr(0, nul)),
+            .hint = std::string(body.substr(std::min(nul + 1, body.size())))};
 }
 
 std::string describe_wait_status(int status) {

@@ -2,14 +2,10 @@
 #include "data/h5_child.h"
 
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <poll.h>
-#include <unistd.h>
 
 #include "core/check.h"
 #include "data/child.h"
@@ -76,9 +72,8 @@ H5Head head_from(const std::string& text) {
 int h5_child_main(const std::string& foreign_text, const std::string& file) {
     try {
         const Foreign foreign = foreign_text.empty() ? Foreign{} : foreign_from_json(foreign_text);
-        const Fd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
-        const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-        if (!out.open() || !null.open() || ::dup2(null.get(), STDOUT_FILENO) < 0) return 4;
+        const Fd out = take_child_stdout();
+        if (!out.open()) return 4;
         limit_child();
         limit_child_cpu();
         try {
@@ -106,11 +101,12 @@ int h5_child_main(const std::string& foreign_text, const std::string& file) {
                 });
             send(out, kEnd, {});
         } catch (const Error& e) {
-            send(out, kRefusal, e.message() + '\0' + e.hint());
+            send(out, kRefusal, Refusal{e.message(), e.hint()}.encode());
         } catch (const std::bad_alloc&) {
             send(out, kRefusal,
-                 std::string("reading it asks for more memory than it may have") + '\0' +
-                     "the file is damaged, or its chunks are too large");
+                 Refusal{"reading it asks for more memory than it may have",
+                         "the file is damaged, or its chunks are too large"}
+                     .encode());
         }
         return 0;
     } catch (const std::exception&) {
@@ -121,8 +117,6 @@ int h5_child_main(const std::string& foreign_text, const std::string& file) {
 // --- the parent ---------------------------------------------------------------------------------
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 class Reader {
   public:
@@ -154,26 +148,16 @@ class Reader {
 
   private:
     void take(void* to, size_t bytes) {
-        const auto deadline = Clock::now() + std::chrono::milliseconds(
-                                                 static_cast<int64_t>(options_.timeout_s * 1000));
+        const auto deadline =
+            ChildClock::now() +
+            std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1000));
         char* p = static_cast<char*>(to);
         while (bytes > 0) {
-            const auto left =
-                std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-            pollfd poll{.fd = child_.out.get(), .events = POLLIN, .revents = 0};
-            const int ready =
-                left.count() <= 0
-                    ? 0
-                    : ::poll(&poll, 1,
-                             static_cast<int>(std::min<int64_t>(left.count(), 1'000'000)));
-            if (ready < 0 && errno == EINTR) continue;
-            if (ready == 0 && left.count() > 0) continue;
-            if (ready <= 0) {
+            const int64_t n = read_child(child_, p, bytes, deadline);
+            if (n < 0) {
                 bad(fmt::format("reading one sample took longer than {} s", options_.timeout_s));
             }
-            const ssize_t n = ::read(child_.out.get(), p, bytes);
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) {
+            if (n == 0) {
                 bad(fmt::format("the HDF5 library {} while reading it",
                                 describe_wait_status(child_.wait())));
             }
@@ -225,8 +209,8 @@ void read_h5(const fs::path& file, const IndexOptions& options,
         Kind kind = kEnd;
         const std::string body = reader.next(&kind);
         if (kind == kRefusal) {
-            const size_t nul = std::min(body.find('\0'), body.size());
-            reader.bad(body.substr(0, nul), body.substr(std::min(nul + 1, body.size())));
+            const Refusal r = Refusal::decode(body);
+            reader.bad(r.reason, r.hint);
         }
         if ((kind == kHead) == begun) reader.garbage();
         if (kind == kHead) {

@@ -6,16 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <fcntl.h>
 #include <mutex>
-#include <poll.h>
 #include <thread>
 #include <tuple>
-#include <unistd.h>
 
 #include "core/check.h"
 #include "data/child.h"
@@ -47,10 +43,8 @@ void send(const Fd& fd, Kind kind, size_t file, std::string_view body) {
 int index_child_main(const std::string& foreign_text, const std::vector<std::string>& files) {
     try {
         const Foreign foreign = foreign_text.empty() ? Foreign{} : foreign_from_json(foreign_text);
-        // What a library prints on stdout must not mix with the frames.
-        const Fd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
-        const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-        if (!out.open() || !null.open() || ::dup2(null.get(), STDOUT_FILENO) < 0) return 4;
+        const Fd out = take_child_stdout();
+        if (!out.open()) return 4;
         limit_child();
         for (size_t i = 0; i < files.size(); ++i) {
             send(out, kStart, i, {});
@@ -60,11 +54,12 @@ int index_child_main(const std::string& foreign_text, const std::vector<std::str
                 check_index(index);
                 send(out, kIndex, i, encode_index(index));
             } catch (const Error& e) {
-                send(out, kRefusal, i, e.message() + '\0' + e.hint());
+                send(out, kRefusal, i, Refusal{e.message(), e.hint()}.encode());
             } catch (const std::bad_alloc&) {
                 send(out, kRefusal, i,
-                     std::string("indexing asks for more memory than it may have") + '\0' +
-                         "the file is damaged, or has too many samples for one shard");
+                     Refusal{"indexing asks for more memory than it may have",
+                             "the file is damaged, or has too many samples for one shard"}
+                         .encode());
             }
         }
         return 0;
@@ -76,8 +71,6 @@ int index_child_main(const std::string& foreign_text, const std::vector<std::str
 // --- the parent ---------------------------------------------------------------------------------
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // One child over files [begin, end). Returns the first file without an outcome.
 class Session {
@@ -97,28 +90,17 @@ class Session {
     size_t run() {
         const auto patience =
             std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1000));
-        Clock::time_point deadline = Clock::now() + patience;
+        ChildClock::time_point deadline = ChildClock::now() + patience;
         std::array<char, 65536> buffer{};
         while (next_ < end_) {
-            const auto left =
-                std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-            pollfd p{.fd = child_.out.get(), .events = POLLIN, .revents = 0};
-            const int ready =
-                left.count() <= 0
-                    ? 0
-                    : ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left.count(), 1'000'000)));
-            if (ready < 0 && errno == EINTR) continue;
-            if (ready <= 0) {
-                if (left.count() > 0 && ready == 0 && Clock::now() < deadline) continue;
+            const int64_t n = read_child(child_, buffer.data(), buffer.size(), deadline);
+            if (n < 0)
                 return bad(fmt::format("indexing took longer than {} s", options_.timeout_s));
-            }
-            const ssize_t n = ::read(child_.out.get(), buffer.data(), buffer.size());
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) return died();
+            if (n == 0) return died();
             pending_.append(buffer.data(), static_cast<size_t>(n));
             const size_t before = next_;
             if (!take_frames()) return bad("the index child sent garbage");
-            if (next_ != before) deadline = Clock::now() + patience;
+            if (next_ != before) deadline = ChildClock::now() + patience;
         }
         child_.wait();
         return next_;
@@ -147,10 +129,10 @@ class Session {
                 if (!result.index) return false;
                 done_(next_++, std::move(result));
             } else {
-                const size_t nul = std::min(body.find('\0'), body.size());
+                Refusal r = Refusal::decode(body);
                 done_(next_++, {.index = std::nullopt,
-                                .reason = std::string(body.substr(0, nul)),
-                                .hint = std::string(body.substr(std::min(nul + 1, body.size()))),
+                                .reason = std::move(r.reason),
+                                .hint = std::move(r.hint),
                                 .fault = Fault::kData});
             }
             pending_.erase(0, sizeof f + f.bytes);
