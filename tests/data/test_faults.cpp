@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "data/patient.h"
 #include "tests/data/read_shim.h"
+#include "tests/data/refused.h"
 #include "tests/data/running.h"
 
 using namespace vt;
@@ -34,10 +35,6 @@ int64_t count_of(const std::string& text, const std::string& part) {
     int64_t n = 0;
     for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
     return n;
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 std::vector<uint64_t> hashes(const Dataset& d, const LoaderOptions& o, int steps) {

@@ -13,6 +13,7 @@
 #include "data/shard_read.h"
 #include "data/stats.h"
 #include "tests/data/make.h"
+#include "tests/data/refused.h"
 #include "tests/paths.h"
 
 using namespace vt;
@@ -20,20 +21,6 @@ using namespace vt::test;
 
 namespace {
 
-const IndexOptions kFresh{.program = program(), .timeout_s = 60, .cache = false};
-
-template <typename Body>
-std::string fault_of(const Body& body) {
-    try {
-        body();
-    } catch (const Error& e) {
-        return fmt::format("{}: {} | {}", static_cast<int>(e.fault()), e.message(), e.hint());
-    }
-    return "none";
-}
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 fs::path golden(const std::string& name) {
     return source_dir() / "tests/golden" / name;
 }
@@ -186,7 +173,7 @@ TEST_CASE("foreign: what lies elsewhere or was left open is refused with the fix
     const auto refused = [&](const std::string& name) {
         const Indexed got = index_files({dir / name}, kFresh)[0];
         REQUIRE(!got.index);
-        const std::string streamed = fault_of([&] {
+        const std::string streamed = refusal_of([&] {
             read_h5(
                 dir / name, kFresh, [](auto&) {}, [](auto&) {});
         });
@@ -310,7 +297,7 @@ TEST_CASE("foreign: mutated files never harm the reader") {
         const std::vector<Row>& rows = want[good ? 0 : m % bases.size()];
         for (int64_t row = 0; row < x.count; ++row) {
             Row r;
-            const std::string fault = fault_of([&] { r = read_row(files[i], x, row); });
+            const std::string fault = refusal_of([&] { r = read_row(files[i], x, row); });
             if (fault != "none") {
                 REQUIRE(fault[0] == '3');
                 REQUIRE(!good);
@@ -345,7 +332,7 @@ TEST_CASE("foreign: mutated files never harm the rewriting") {
     for (uint64_t m = 0; m < mutations; ++m) {
         const fs::path file = dir / "m.h5";
         std::ofstream(file, std::ios::binary) << mutated(read_file(bases[m % 2]), m);
-        const std::string fault = fault_of([&] {
+        const std::string fault = refusal_of([&] {
             read_h5(
                 file, kFresh, [](const H5Head&) {},
                 [&](const H5Sample& s) { (s.damaged ? damaged : read) += 1; });

@@ -13,27 +13,13 @@
 #include "data/npy.h"
 #include "data/safetensors.h"
 #include "tests/data/make.h"
+#include "tests/data/refused.h"
 #include "tests/paths.h"
 
 using namespace vt;
 using namespace vt::test;
 
 namespace {
-
-const IndexOptions kFresh{.program = program(), .timeout_s = 60, .cache = false};
-
-template <typename Body>
-std::string fault_of(const Body& body) {
-    try {
-        body();
-    } catch (const Error& e) {
-        return fmt::format("{}: {} | {}", static_cast<int>(e.fault()), e.message(), e.hint());
-    }
-    return "none";
-}
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
                 const std::string& fortran = "False") {
@@ -186,7 +172,7 @@ TEST_CASE("npy: headers are read or refused with the reason") {
     CHECK(parse_npy_header(npy("|b1", "()", ""), false, "x").shape.rank == 0);
     CHECK(parse_npy_header(npy("<V2", "(5,)", ""), true, "x").type == StoredType::kBF16);
     const auto refused = [](const std::string& bytes) {
-        return fault_of([&] { (void)parse_npy_header(bytes, false, "x"); });
+        return refusal_of([&] { (void)parse_npy_header(bytes, false, "x"); });
     };
     CHECK(has(refused(npy("<V2", "(5,)", "")), "--u2-is-bf16"));
     CHECK(has(refused(npy("<f4", "(2, 2)", "", "True")), "ascontiguousarray"));
@@ -203,7 +189,7 @@ TEST_CASE("npy: headers are read or refused with the reason") {
             bytes[at] = static_cast<char>(random_bits(7, Purpose::kTest, m, 2 * k + 1));
         }
         if (m % 7 == 0) bytes.resize(m % bytes.size());
-        const std::string f = fault_of([&] { (void)parse_npy_header(bytes, false, "x"); });
+        const std::string f = refusal_of([&] { (void)parse_npy_header(bytes, false, "x"); });
         REQUIRE((f == "none" || f[0] == '3'));
     }
 }
@@ -221,14 +207,14 @@ TEST_CASE("npy: numbers of every type, byte order and container") {
     std::array<float, 2> real{};
     b.read(b.arrays()[0], 0, 2, real.data());
     CHECK(real == std::array<float, 2>{1.0F, -3.0F});
-    CHECK(has(fault_of([&] {
+    CHECK(has(refusal_of([&] {
                   write_atomic(dir / "c.npy", npy("<f4", "(1,)", raw(std::vector<float>{0.5F})));
                   const ArrayFile c(dir / "c.npy");
                   c.read(c.arrays()[0], 0, 1, whole.data());
               }),
               "no whole number"));
     write_atomic(dir / "d.npy", npy("<f4", "(4,)", "too short"));
-    CHECK(has(fault_of([&] { const ArrayFile d(dir / "d.npy"); }), "9 bytes of numbers"));
+    CHECK(has(refusal_of([&] { const ArrayFile d(dir / "d.npy"); }), "9 bytes of numbers"));
 
     const std::string x = npy("<f4", "(2,)", raw(std::vector<float>{1, 2}));
     const std::string y = npy("<i8", "(1,)", raw(std::vector<int64_t>{-7}));
@@ -241,7 +227,7 @@ TEST_CASE("npy: numbers of every type, byte order and container") {
     e.read(e.arrays()[1], 0, 1, whole.data());
     CHECK(whole[0] == -7);
     write_atomic(dir / "f.npz", zip({{"x.npy", x}}, 8));
-    CHECK(has(fault_of([&] { const ArrayFile f(dir / "f.npz"); }), "savez"));
+    CHECK(has(refusal_of([&] { const ArrayFile f(dir / "f.npz"); }), "savez"));
     const std::string good = zip({{"x.npy", x}, {"y.npy", y}});
     for (uint64_t m = 0; m < 400; ++m) {
         std::string bytes = good;
@@ -249,7 +235,7 @@ TEST_CASE("npy: numbers of every type, byte order and container") {
             static_cast<char>(random_bits(8, Purpose::kTest, m, 1));
         if (m % 5 == 0) bytes.resize(random_bits(8, Purpose::kTest, m, 2) % bytes.size());
         std::ofstream(dir / "m.npz", std::ios::binary) << bytes;
-        const std::string f = fault_of([&] {
+        const std::string f = refusal_of([&] {
             const ArrayFile z(dir / "m.npz");
             for (const auto& array : z.arrays()) {
                 std::vector<float> to(static_cast<size_t>(array.shape.numel()));
@@ -272,22 +258,22 @@ TEST_CASE("facts: known codecs fill in, contradictions and gaps are named") {
     CHECK(*f.channels == 16);
     CHECK((*f.mean)[7] == 1.5508);
     CHECK(*f.scale == std::array<int64_t, 3>{4, 8, 8});
-    const std::string gaps = fault_of([&] { (void)complete_facts(f, "here"); });
+    const std::string gaps = refusal_of([&] { (void)complete_facts(f, "here"); });
     CHECK(has(gaps,
               "2: facts of the latents are not stated: normalised, text_encoder, text_dim, "
               "text_len"));
     FactsGiven g;
     g.channels = 48;
-    CHECK(has(fault_of([&] { join_facts(f, g, "the file", "--channels"); }),
+    CHECK(has(refusal_of([&] { join_facts(f, g, "the file", "--channels"); }),
               "the file says channels = 16, --channels says 48"));
-    CHECK(has(fault_of([] { (void)facts_given_from_json(R"({"chanels": 3})", "f.json"); }),
+    CHECK(has(refusal_of([] { (void)facts_given_from_json(R"({"chanels": 3})", "f.json"); }),
               "'chanels' is no fact"));
-    CHECK(has(fault_of([] { (void)facts_given_from_json(R"({"fps": "x"})", "f.json"); }), "fps"));
+    CHECK(has(refusal_of([] { (void)facts_given_from_json(R"({"fps": "x"})", "f.json"); }), "fps"));
     CHECK(facts_given_from_json(facts_given_json(f), "x").mean == f.mean);
     f = FactsGiven{};
     f.codec = "flux-vae";
     f.channels = 4;
-    CHECK(has(fault_of([&] { add_known(f); }), "flux-vae has 16 channels"));
+    CHECK(has(refusal_of([&] { add_known(f); }), "flux-vae has 16 channels"));
 }
 
 TEST_CASE("import: every layout and number format, one file a sample") {
@@ -462,14 +448,16 @@ TEST_CASE("import: shapes become shard sets; bad files are named and left out") 
     CHECK(read_all(dir / "out").size() == 11);
     CHECK(!fs::exists(dir / "out" / ".encoding"));
     spec.strict = true;
-    CHECK(has(fault_of([&] { (void)import_latents(dir / "strict", spec); }), "cut.safetensors"));
+    CHECK(has(refusal_of([&] { (void)import_latents(dir / "strict", spec); }), "cut.safetensors"));
     CHECK(!fs::exists(dir / "strict"));
     // nothing good: nothing written
     spec.strict = false;
     spec.inputs = {dir / "in" / "nan.safetensors"};
-    CHECK(has(fault_of([&] { (void)import_latents(dir / "none", spec); }), "nothing was imported"));
+    CHECK(
+        has(refusal_of([&] { (void)import_latents(dir / "none", spec); }), "nothing was imported"));
     CHECK(!fs::exists(dir / "none"));
-    CHECK(has(fault_of([&] { (void)import_latents(dir / "out", spec); }), "already holds shards"));
+    CHECK(
+        has(refusal_of([&] { (void)import_latents(dir / "out", spec); }), "already holds shards"));
 }
 
 TEST_CASE("data import: the program says what is missing and what it did") {

@@ -13,14 +13,13 @@
 #include "data/index.h"
 #include "data/shard_read.h"
 #include "tests/data/make.h"
+#include "tests/data/refused.h"
 #include "tests/paths.h"
 
 using namespace vt;
 using namespace vt::test;
 
 namespace {
-
-const IndexOptions kFresh{.program = program(), .timeout_s = 60, .cache = false};
 
 // The fault of what `body` throws, and its message; kBug - 100 if it does not throw.
 template <typename Body>
@@ -31,10 +30,6 @@ std::pair<int, std::string> fault_of(const Body& body) {
         return {static_cast<int>(e.fault()), e.message() + " | " + e.hint()};
     }
     return {-1, "no error"};
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 struct Read {
