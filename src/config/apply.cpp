@@ -184,7 +184,9 @@ struct Reader {
     }
     bool read_table(const TomlTable& table, const std::vector<Field>& rows) {
         std::set<std::string> given;
-        for (const auto& [written, value] : table) {
+        for (const TomlEntry& entry : table) {
+            const std::string& written = entry.key;
+            const TomlValue& value = entry.value;
             std::string key = written;
             std::replace(key.begin(), key.end(), '-', '_');
             const auto it = std::find_if(rows.begin(), rows.end(),

@@ -110,6 +110,7 @@ std::string read_cut(const Fd& fd, const fs::path& path, const ByteRange& offset
 }  // namespace
 
 void to_floats(Stored stored, const void* from, int64_t n, float* to) {
+    if (n == 0) return;  // of no numbers either pointer may be null
     const char* p = static_cast<const char*>(from);
     switch (stored) {
         case Stored::kF32:

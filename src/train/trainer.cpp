@@ -208,14 +208,20 @@ void Trainer::allocate() {
     optim_->init(ctx_, *store_);
 }
 
-// A limit of the process is known before the memory is asked for.
+// A limit of the process is known before the memory is asked for. Address space must be left for
+// what is not declared, a stack and an arena of the allocator (64 MiB in glibc) for each thread and
+// code that libraries make: oneDNN does not say that it got none, it crashes.
 void Trainer::require_memory() {
+    constexpr int64_t kLibraries = int64_t{64} << 20, kThread = int64_t{72} << 20;
+    // workers, readers, the loader's own and the one that saves
+    const int64_t threads = in_.pool.threads() - 1 + config_.data.reader_threads + 2;
+    const int64_t beside = kLibraries + threads * kThread;
     const int64_t left = address_space_left();
-    if (left < 0 || plan_.total_bytes <= left) return;
+    if (left < 0 || plan_.total_bytes + beside <= left) return;
     raise(Fault::kSystem,
-          fmt::format("the run declares {} bytes of memory, the process may take {} more "
-                      "(RLIMIT_AS, `ulimit -v`)",
-                      plan_.total_bytes, left),
+          fmt::format("the run declares {} bytes of memory and needs {} bytes of address space "
+                      "beside them, the process may take {} more (RLIMIT_AS, `ulimit -v`)",
+                      plan_.total_bytes, beside, left),
           "raise the limit, or lower data.micro_batch_size or the model's size; `--dry-run` prints "
           "the plan");
 }

@@ -40,6 +40,7 @@ void encode(AVFormatContext* out, AVCodecContext* c, const AVStream* stream, con
 void write_container(const fs::path& temp, const fs::path& path, const char* kind,
                      AVDictionary* options, AVCodecContext* c,
                      const std::function<void(AVFormatContext*, const AVStream*)>& frames) {
+    const std::unique_ptr<AVDictionary*, void (*)(AVDictionary**)> freed(&options, av_dict_free);
     AVFormatContext* raw = nullptr;
     int code = avformat_alloc_output_context2(&raw, nullptr, kind, temp.c_str());
     if (code < 0) cannot_write(path, reason(code));
@@ -54,7 +55,6 @@ void write_container(const fs::path& temp, const fs::path& path, const char* kin
     code = avio_open(&out->pb, ("file:" + temp.string()).c_str(), AVIO_FLAG_WRITE);
     if (code < 0) cannot_write(path, reason(code));
     code = avformat_write_header(out.get(), &options);
-    av_dict_free(&options);
     if (code < 0) cannot_write(path, reason(code));
     frames(out.get(), stream);
     code = av_write_trailer(out.get());
