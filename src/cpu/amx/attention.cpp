@@ -65,8 +65,9 @@ void panels(float* c, int64_t c_rows, const uint16_t* a, const uint16_t* b, int6
             int64_t M, int64_t lanes, int64_t steps, bool fresh) {
     for (int64_t n = 0; n < lanes; n += kSide) {
         for (int64_t m = 0; m < M; m += kSide) {
-            tile_product(c + n * c_rows + m * kSide, kSide, a + m / kSide * steps * kPanelStep,
-                         kStep, kPanelStep, kPanelStep / 2, b + n / kSide * b_panel, steps, fresh);
+            float* sums = c + n * c_rows + m * kSide;
+            tile_product(sums, fresh ? nullptr : sums, a + m / kSide * steps * kPanelStep,
+                         b + n / kSide * b_panel, steps, [] {});
         }
     }
 }

@@ -80,44 +80,6 @@ class Finisher {
     int64_t m_ = 0, n_ = 0, rows_ = 0, columns_ = 0, per_step_ = 0, row_ = 0;
 };
 
-// out (32 x 32) = A panel x B panel over `steps` steps of k, added to `sums` unless that is null.
-// Panels as packed; both f32 tiles have rows of 32. Calls done.step() after each step.
-VT_INLINE void tile_product_beside(float* out, const float* sums, const uint16_t* a,
-                                   const uint16_t* b, int64_t steps, Finisher& done) {
-    // the tile instructions do not tell the compiler what they read and write
-    asm volatile("" ::: "memory");
-    constexpr int64_t kRow = kSide * 4;
-    if (sums == nullptr) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    } else {
-        _tile_loadd(0, sums, kRow);
-        _tile_loadd(1, sums + 16, kRow);
-        _tile_loadd(2, sums + 16 * kSide, kRow);
-        _tile_loadd(3, sums + 16 * kSide + 16, kRow);
-    }
-    for (int64_t i = 0; i < steps; ++i) {
-        _tile_loadd(4, a, 64);
-        _tile_loadd(6, b, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + 512, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + 512, 64);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-        a += kPanelStep;
-        b += kPanelStep;
-        done.step();
-    }
-    _tile_stored(0, out, kRow);
-    _tile_stored(1, out + 16, kRow);
-    _tile_stored(2, out + 16 * kSide, kRow);
-    _tile_stored(3, out + 16 * kSide + 16, kRow);
-    asm volatile("" ::: "memory");
-}
-
 void product(const Product& p, const uint16_t* a, const uint16_t* b, float* scratch) {
     const TileSetup tiles;
     const int64_t steps = round_to(p.K, kStep) / kStep, rows = round_to(p.M, kSide);
@@ -133,9 +95,8 @@ void product(const Product& p, const uint16_t* a, const uint16_t* b, float* scra
             for (int64_t m = 0; m < p.M; m += kSide) {
                 float* sums = c + n * rows + m * kSide;
                 float* out = last ? tile[turn % 2] : sums;
-                tile_product_beside(out, first ? nullptr : sums,
-                                    a + (m / kSide * steps + i0) * kPanelStep, b_panel, n_steps,
-                                    finisher);
+                tile_product(out, first ? nullptr : sums, a + (m / kSide * steps + i0) * kPanelStep,
+                             b_panel, n_steps, [&]() VT_INLINE_LAMBDA { finisher.step(); });
                 if (!last) continue;
                 finisher.rest();  // of the tile before
                 finisher.take(out, m, n, n_steps);

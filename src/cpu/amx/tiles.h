@@ -36,40 +36,44 @@ class TileSetup {
     TileSetup& operator=(const TileSetup&) = delete;
 };
 
-// c (32 x 32, rows ldc floats apart) (+)= A panel x B panel over `steps` steps of k.
-// A's two tiles of step i start at a + i * a_step and that + a_half; rows a_ld elements apart.
-[[gnu::noinline]] inline void tile_product(float* c, int64_t ldc, const uint16_t* a, int64_t a_ld,
-                                           int64_t a_step, int64_t a_half, const uint16_t* b,
-                                           int64_t steps, bool fresh) {
-    const int64_t c_bytes = ldc * 4, a_bytes = a_ld * 2;
-    float* c1 = c + 16 * ldc;
-    if (fresh) {
+// out (32 x 32) = A panel x B panel over `steps` steps of k, added to `sums` unless that is null;
+// the two may be one. Panels as packed; both f32 tiles have rows of 32. Calls beside() after each
+// step: vector work near enough to the tile instructions to run beside them.
+template <typename Beside>
+VT_INLINE void tile_product(float* out, const float* sums, const uint16_t* a, const uint16_t* b,
+                            int64_t steps, const Beside& beside) {
+    // the tile instructions do not tell the compiler what they read and write
+    asm volatile("" ::: "memory");
+    constexpr int64_t kRow = kSide * 4;
+    if (sums == nullptr) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
     } else {
-        _tile_loadd(0, c, c_bytes);
-        _tile_loadd(1, c + 16, c_bytes);
-        _tile_loadd(2, c1, c_bytes);
-        _tile_loadd(3, c1 + 16, c_bytes);
+        _tile_loadd(0, sums, kRow);
+        _tile_loadd(1, sums + 16, kRow);
+        _tile_loadd(2, sums + 16 * kSide, kRow);
+        _tile_loadd(3, sums + 16 * kSide + 16, kRow);
     }
     for (int64_t i = 0; i < steps; ++i) {
-        _tile_loadd(4, a, a_bytes);
+        _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(7, b + 512, 64);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + a_half, a_bytes);
+        _tile_loadd(5, a + 512, 64);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        a += a_step;
+        a += kPanelStep;
         b += kPanelStep;
+        beside();
     }
-    _tile_stored(0, c, c_bytes);
-    _tile_stored(1, c + 16, c_bytes);
-    _tile_stored(2, c1, c_bytes);
-    _tile_stored(3, c1 + 16, c_bytes);
+    _tile_stored(0, out, kRow);
+    _tile_stored(1, out + 16, kRow);
+    _tile_stored(2, out + 16 * kSide, kRow);
+    _tile_stored(3, out + 16 * kSide + 16, kRow);
+    asm volatile("" ::: "memory");
 }
 
 // --- packing: 16 x 16 pairs of bf16 at a time ------------------------------------------------
