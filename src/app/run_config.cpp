@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/toml.h"
+#include "sample/solver.h"
 
 namespace vt {
 
@@ -21,6 +22,26 @@ using Origins = std::map<std::string, Origin>;
         }
     }
     raise(Fault::kUser, rule, hint);
+}
+
+// What [log] says of samples must go with what [objective] trains.
+void check_sampling(const RunConfig& c, const Origins& origins) {
+    if (c.log.sample_interval == 0) return;
+    const bool flow = c.objective.kind == "rectified_flow";
+    const std::string& solver = c.log.sample_solver;
+    if (solver != "auto" && for_flow(solver_named(solver)) != flow) {
+        refuse(origins, {"log.sample_solver", "objective.kind"},
+               fmt::format("log.sample_solver = \"{}\" with objective.kind = \"{}\"", solver,
+                           c.objective.kind),
+               flow ? "rectified flows take euler or unipc; auto is euler"
+                    : "noise schedules take ddim or ddpm; auto is ddim");
+    }
+    if (c.log.sample_shift != 0 && !flow) {
+        refuse(
+            origins, {"log.sample_shift", "objective.kind"},
+            fmt::format("log.sample_shift = {} with objective.kind = \"ddpm\"", c.log.sample_shift),
+            "only rectified flows have a shift; drop it");
+    }
 }
 
 // The one place for rules that join keys. What depends on the data, the model's sizes or the
@@ -69,12 +90,7 @@ void validate(const RunConfig& c, const Origins& origins) {
             "the cosine decays from lr to min_lr");
     }
     for (const Conflict& x : conflicts(c.objective)) refuse(origins, x.keys, x.rule, x.hint);
-    if (c.objective.kind == "ddpm" && c.log.sample_interval > 0) {
-        refuse(origins, {"log.sample_interval"},
-               fmt::format("log.sample_interval = {} with objective.kind = \"ddpm\"",
-                           c.log.sample_interval),
-               "samples follow rectified flows; set log.sample_interval = 0");
-    }
+    check_sampling(c, origins);
     if (!c.model.patch_size.empty() && c.model.patch_size.size() != 3) {
         refuse(origins, {"model.patch_size"},
                fmt::format("model.patch_size has {} numbers; allowed: [t, h, w]",

@@ -173,6 +173,19 @@ TEST_CASE("run config: rules that join keys name both and the place") {
     CHECK(has(mistake(kLeast, {"model.patch_size=[1, 2]"}), "allowed: [t, h, w]"));
     CHECK(has(mistake(kLeast, {"log.eval_interval=5"}), "data.valid is empty"));
     CHECK(has(mistake(kLeast, {"optim.ema_decay=[0.9, 0.9]"}), "holds 0.9 twice"));
+    const std::vector<std::string> ddpm = {"objective.kind=ddpm", "log.sample_interval=5"};
+    const auto with = [&](const std::string& set) {
+        std::vector<std::string> sets = ddpm;
+        sets.push_back(set);
+        return mistake(kLeast, sets);
+    };
+    CHECK(mistake(kLeast, ddpm) == "no error");
+    CHECK(with("log.sample_solver=ddpm") == "no error");
+    CHECK(has(with("log.sample_solver=unipc"),
+              "--set log.sample_solver: log.sample_solver = \"unipc\" with objective.kind = "));
+    CHECK(has(with("log.sample_shift=3"), "--set log.sample_shift: log.sample_shift = 3 with"));
+    CHECK(has(mistake(kLeast, {"log.sample_interval=5", "log.sample_solver=ddim"}),
+              "log.sample_solver = \"ddim\" with objective.kind = \"rectified_flow\""));
     CHECK(mistake(kLeast, {"optim.lr_warmup_iters=10", "data.micro_batch_size=4"}) == "no error");
 }
 
