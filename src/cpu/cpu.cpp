@@ -48,7 +48,8 @@ Isa best_isa() {
         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
     if (!avx2) return Isa::kBaseline;
     if (!avx512) return Isa::kAvx2;
-    return has_tiles() ? Isa::kAmx : Isa::kAvx512;
+    const bool bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+    return bf16 && has_tiles() ? Isa::kAmx : Isa::kAvx512;
 }
 
 Isa chosen_isa() {

@@ -16,7 +16,7 @@ enum class Isa : uint8_t {
     kBaseline,  // x86-64 (SSE2)
     kAvx2,      // AVX2, FMA, F16C, BMI2
     kAvx512,    // AVX-512 F, BW, VL, DQ
-    kAmx,       // and AMX tiles, in which bf16 products are computed
+    kAmx,       // and AMX tiles, in which bf16 products are computed, with AVX512_BF16
 };
 
 [[nodiscard]] const char* name_of(Isa isa);  // "baseline" "avx2" "avx512" "amx"

@@ -37,8 +37,10 @@ class TileSetup {
 };
 
 // out (32 x 32) = A panel x B panel over `steps` steps of k, added to `sums` unless that is null;
-// the two may be one. Panels as packed; both f32 tiles have rows of 32. Calls beside() after each
-// step: vector work near enough to the tile instructions to run beside them.
+// the two may be one. Panels as packed; both f32 tiles have rows of 32. A passes by and B stays:
+// what is loaded of A asks for no place in the first cache, so that a panel of B that fits is read
+// from there again and again. Calls beside() after each step: vector work near enough to the tile
+// instructions to run beside them.
 template <typename Beside>
 VT_INLINE void tile_product(float* out, const float* sums, const uint16_t* a, const uint16_t* b,
                             int64_t steps, const Beside& beside) {
@@ -57,12 +59,12 @@ VT_INLINE void tile_product(float* out, const float* sums, const uint16_t* a, co
         _tile_loadd(3, sums + 16 * kSide + 16, kRow);
     }
     for (int64_t i = 0; i < steps; ++i) {
-        _tile_loadd(4, a, 64);
+        _tile_stream_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(7, b + 512, 64);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + 512, 64);
+        _tile_stream_loadd(5, a + 512, 64);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
         a += kPanelStep;
