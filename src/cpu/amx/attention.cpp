@@ -5,7 +5,6 @@
 // Online softmax and recomputation in the backward: Dao 2023, arXiv:2307.08691.
 // Compiled once, for machines with AMX (see isa/vec.h). Floor 2.
 #include "cpu/amx/tiles.h"
-#include "cpu/isa/exponential.h"
 #include "cpu/matmul_kernels.h"
 
 namespace vt::VT_ISA {
@@ -17,14 +16,33 @@ constexpr int64_t kLanes = 192;  // rows of a block at most
 constexpr int64_t kTile = 128;   // rows of the other side that pass by at a time
 static_assert(kLanes % kSide == 0 && kTile % kStep == 0, "whole panels");
 
-// Rounds to bf16, ties to even; b into the high halves, a into the low ones. A NaN stays one: those
-// that arise here have their low bits clear.
+constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
+
+// 2^x for x <= 127; below -126 it stays at 2^-126, which nothing that is summed with 1 can see. NaN
+// stays NaN. Least maximal error of a polynomial of degree 5 with 2^0 = 1: 9.2e-8 of the value.
+VT_INLINE NF power_of_two(NF x) {
+    x = x < splat_native(-126.0F) ? splat_native(-126.0F) : x;
+    const NF magic = splat_native(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+    const NF t = x + magic;
+    const NF r = x - (t - magic);
+    NF p = splat_native(1.326472731e-3F);
+    p = multiply_add(p, r, splat_native(9.671512991e-3F));
+    p = multiply_add(p, r, splat_native(5.550733581e-2F));
+    p = multiply_add(p, r, splat_native(2.402224243e-1F));
+    p = multiply_add(p, r, splat_native(6.931470037e-1F));
+    p = multiply_add(p, r, splat_native(1.0F));
+    // the low bits of t are the integer: shifted into the exponent's place they multiply
+    return reinterpret_cast<NF>(reinterpret_cast<NU>(p) + (reinterpret_cast<NU>(t) << 23));
+}
+
+// a and b rounded to bf16 (ties to even, subnormals to zero as tile products take them), lane by
+// lane in turn: a in the even places.
 VT_INLINE __m512i round_pair(NF a, NF b) {
-    const auto rounded = [](NF x) VT_INLINE_LAMBDA {
-        const NU u = reinterpret_cast<NU>(x);
-        return u + 0x7fffU + ((u >> 16) & 1U);
-    };
-    return reinterpret_cast<__m512i>((rounded(a) >> 16) | (rounded(b) & 0xffff0000U));
+    alignas(64) static constexpr uint16_t kTurns[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_load_si512(kTurns),
+                                    reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)));
 }
 
 // Where the pair of rows (k, k + 1) and the 16 lanes from `half` of a B panel lie.
@@ -105,7 +123,7 @@ void unpack(void* to, int64_t ld, const float* c, int64_t depth, int64_t rows, i
 }
 
 // One tile's step of the online softmax on 16 lanes: s[k * 32], k < K, are products before scaling;
-// exp(scale s - maximum) goes to the B panel p, rounded; its unrounded sum and the maximum are
+// 2^(scale s - maximum) goes to the B panel p, rounded; its unrounded sum and the maximum are
 // updated. Returns the factor on what was summed under the old maximum.
 VT_INLINE NF softmax_step(uint16_t* p, int64_t half, const float* s, int64_t K, NF scale,
                           float* maximum, float* sum) {
@@ -122,24 +140,24 @@ VT_INLINE NF softmax_step(uint16_t* p, int64_t half, const float* s, int64_t K, 
         const NF a = load_native(s + even * kSide) * scale;
         m0 = a > m0 ? a : m0;
     }
-    const NF now = m0 > m1 ? m0 : m1;
+    const NF now = m0 > m1 ? m0 : m1, less = NF{} - now;
     NF t0 = NF{}, t1 = NF{};
     for (int64_t k = 0; k < even; k += 2) {
-        const NF a = exponential_native(load_native(s + k * kSide) * scale - now);
-        const NF b = exponential_native(load_native(s + (k + 1) * kSide) * scale - now);
+        const NF a = power_of_two(multiply_add(load_native(s + k * kSide), scale, less));
+        const NF b = power_of_two(multiply_add(load_native(s + (k + 1) * kSide), scale, less));
         t0 += a;
         t1 += b;
         _mm512_storeu_si512(pair_at(p, k, half), round_pair(a, b));
     }
     if (even < K) {
-        const NF a = exponential_native(load_native(s + even * kSide) * scale - now);
+        const NF a = power_of_two(multiply_add(load_native(s + even * kSide), scale, less));
         t0 += a;
         _mm512_storeu_si512(pair_at(p, even, half), round_pair(a, NF{}));
     }
     for (int64_t k = round_to(K, 2); k < round_to(K, kStep); k += 2) {
         _mm512_storeu_si512(pair_at(p, k, half), _mm512_setzero_si512());
     }
-    const NF correction = exponential_native(before - now);
+    const NF correction = power_of_two(before - now);
     store_native(maximum, now);
     store_native(sum, multiply_add(load_native(sum), correction, t0 + t1));
     return correction;
@@ -161,7 +179,7 @@ void attention_fwd(const Heads& h, int64_t begin, int64_t end, float* scratch) {
     clear(o, depth * lanes);
     clear(sum, lanes);
     for (int64_t i = 0; i < lanes; ++i) maximum[i] = -__builtin_inff();
-    const NF scale = splat_native(h.scale);
+    const NF scale = splat_native(h.scale * kLog2E);
     for (int64_t k0 = 0; k0 < h.Sk; k0 += kTile) {
         const int64_t K = h.Sk - k0 < kTile ? h.Sk - k0 : kTile, steps = round_to(K, kStep) / kStep;
         pack_rows(k_tile, static_cast<const uint16_t*>(h.k) + k0 * h.ld, h.ld, K, HD);
@@ -181,19 +199,19 @@ void attention_fwd(const Heads& h, int64_t begin, int64_t end, float* scratch) {
         panels(o, depth, v_tile, p, kTile * kSide, HD, lanes, steps, false);
     }
     for (int64_t i = 0; i < rows; ++i) {
-        h.lse[(begin + i) * h.ld_stat] = maximum[i] + __builtin_logf(sum[i]);
+        h.lse[(begin + i) * h.ld_stat] = maximum[i] * kLn2 + __builtin_logf(sum[i]);
         sum[i] = sum[i] == 0.0F ? 0.0F : 1.0F / sum[i];
     }
     unpack(static_cast<uint16_t*>(h.o) + begin * h.ld, h.ld, o, depth, rows, HD, sum);
 }
 
-// p = exp(scale s - lse) and ds = p (dp - delta) for rows [0, K) of 16 lanes, as tiles. Where lse
-// and delta belong to the rows, stride is their distance; where to the lanes, 0. p may be null.
+// p = 2^(scale s - lse log2 e) and ds = p (dp - delta) for rows [0, K) of 16 lanes, as tiles. Where
+// lse and delta belong to the rows, stride is their distance; where to the lanes, 0. p may be null.
 struct Statistics {
     const float* lse;
     const float* delta;
     int64_t stride;
-    [[nodiscard]] NF lse_of(int64_t k) const { return of(lse, k); }
+    [[nodiscard]] NF less_lse_of(int64_t k) const { return of(lse, k) * splat_native(-kLog2E); }
     [[nodiscard]] NF delta_of(int64_t k) const { return of(delta, k); }
 
   private:
@@ -208,8 +226,8 @@ VT_INLINE void gradient_step(uint16_t* p, uint16_t* ds, int64_t half, const floa
 #pragma GCC unroll 2
         for (int64_t i = 0; i < 2; ++i) {
             if (k + i >= K) continue;
-            e[i] =
-                exponential_native(load_native(s + (k + i) * kSide) * scale - stat.lse_of(k + i));
+            e[i] = power_of_two(
+                multiply_add(load_native(s + (k + i) * kSide), scale, stat.less_lse_of(k + i)));
             g[i] = e[i] * (load_native(dp + (k + i) * kSide) - stat.delta_of(k + i));
         }
         if (p != nullptr) _mm512_storeu_si512(pair_at(p, k, half), round_pair(e[0], e[1]));
@@ -249,7 +267,7 @@ void attention_bwd_q(const Heads& h, int64_t begin, int64_t end, float* scratch)
         b.first[i] = i < rows ? h.lse_in[(begin + i) * h.ld_stat] : 0.0F;
         b.second[i] = i < rows ? h.delta[(begin + i) * h.ld_stat] : 0.0F;
     }
-    const NF scale = splat_native(h.scale);
+    const NF scale = splat_native(h.scale * kLog2E);
     for (int64_t k0 = 0; k0 < h.Sk; k0 += kTile) {
         const int64_t K = h.Sk - k0 < kTile ? h.Sk - k0 : kTile, steps = round_to(K, kStep) / kStep;
         const uint16_t* k = static_cast<const uint16_t*>(h.k) + k0 * h.ld;
@@ -279,7 +297,7 @@ void attention_bwd_kv(const Heads& h, int64_t begin, int64_t end, float* scratch
     pack_lanes(b.lanes1, static_cast<const uint16_t*>(h.v) + begin * h.ld, h.ld, rows, HD);
     clear(b.out0, depth * lanes);
     clear(b.out1, depth * lanes);
-    const NF scale = splat_native(h.scale);
+    const NF scale = splat_native(h.scale * kLog2E);
     for (int64_t q0 = 0; q0 < h.Sq; q0 += kTile) {
         const int64_t Q = h.Sq - q0 < kTile ? h.Sq - q0 : kTile, steps = round_to(Q, kStep) / kStep;
         const uint16_t* q = static_cast<const uint16_t*>(h.q) + q0 * h.ld;
