@@ -171,7 +171,8 @@ std::vector<Field> fields(LogOptions& o) {
          .choices = {"auto", "euler", "unipc", "ddim", "ddpm"}},
         {.key = "log.sample_shift",
          .target = &o.sample_shift,
-         .help = "Timestep shift of these samples, for rectified flows. 0: the objective's for their shape.",
+         .help = "Timestep shift of these samples, for rectified flows. 0: the objective's for "
+                 "their shape.",
          .min = 0,
          .max = 1000},
         {.key = "log.sample_weights",
