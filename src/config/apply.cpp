@@ -72,13 +72,14 @@ bool in_range(const Field& row, double x) {
     return low && high;
 }
 
-std::string allowed_text(const Field& row);
+std::string allowed_text(const Field& row, bool beyond_int64 = false);
 
 // Turns values into what a row's member holds. The reason of a refusal is left in `why`.
 struct Reader {
     const Field& row;
     const Setting& setting;
     std::string why;
+    bool beyond_int64 = false;  // an integer is wanted, and this one is too large to be any
 
     bool refuse(const std::string& reason) {
         why = reason;
@@ -93,6 +94,11 @@ struct Reader {
         return true;
     }
     bool read(const TomlValue& v, int64_t* out) {
+        if (const double* d = std::get_if<double>(&v.v)) {
+            if (!std::isfinite(*d) && v.written.empty()) return refuse("is not a finite number");
+            beyond_int64 = std::abs(*d) >= 0x1p63;
+            return beyond_int64 ? refuse("is out of range") : wrong_type();
+        }
         const int64_t* i = std::get_if<int64_t>(&v.v);
         if (i == nullptr) return wrong_type();
         if (!in_range(row, static_cast<double>(*i))) return refuse("is out of range");
@@ -108,7 +114,9 @@ struct Reader {
         } else {
             return wrong_type();
         }
-        if (!std::isfinite(x)) return refuse("is not a finite number");
+        if (!std::isfinite(x)) {
+            return refuse(v.written.empty() ? "is not a finite number" : "is out of range");
+        }
         if (!in_range(row, x)) return refuse("is out of range");
         *out = x;
         return true;
@@ -195,10 +203,10 @@ struct Reader {
                 return refuse(fmt::format("unknown key '{}'; the nearest valid one is '{}'",
                                           written, nearest_key(rows, key)));
             }
-            Reader inner{*it, setting, {}};
+            Reader inner{*it, setting, {}, false};
             if (!std::visit([&](auto& t) { return inner.read(value, t); }, it->target)) {
                 return refuse(fmt::format("{} = {} {}; allowed: {}", key, shown(value), inner.why,
-                                          allowed_text(*it)));
+                                          allowed_text(*it, inner.beyond_int64)));
             }
             if (!given.insert(key).second) return refuse("'" + key + "' stands there twice");
         }
@@ -213,8 +221,13 @@ struct Reader {
     }
 };
 
-std::string allowed_text(const Field& row) {
-    const std::string limits = field_allowed(row);
+std::string allowed_text(const Field& row, bool beyond_int64) {
+    std::string limits = field_allowed(row);
+    constexpr auto kMost = std::numeric_limits<int64_t>::max();
+    if (beyond_int64 && !std::isfinite(row.max)) {
+        limits += fmt::format("{}<= {}", limits.empty() ? "" : " and ", kMost);
+    }
+    if (beyond_int64 && !std::isfinite(row.min)) limits += fmt::format(" and >= {}", -kMost - 1);
     if (!row.choices.empty()) return limits;
     std::string out = field_type(row);
     if (std::holds_alternative<std::vector<WeightedPath>*>(row.target)) {
@@ -309,13 +322,14 @@ std::map<std::string, Origin> apply_settings(const std::vector<Field>& rows,
                                            s.origin.text, s.key, first->second));
             continue;
         }
-        Reader reader{row, s, {}};
+        Reader reader{row, s, {}, false};
         if (std::visit([&](auto& target) { return reader.read(s.value, target); }, row.target)) {
             origins[row.key] = s.origin;
         } else {
             failed.insert(row.key);
             mistakes.push_back(fmt::format("{}: {} = {} {}; allowed: {}", s.origin.text, s.key,
-                                           shown(s.value), reader.why, allowed_text(row)));
+                                           shown(s.value), reader.why,
+                                           allowed_text(row, reader.beyond_int64)));
         }
     }
     for (const Field& row : rows) {

@@ -90,6 +90,7 @@ std::string toml_number(double value) {
 }
 
 std::string toml_text(const TomlValue& value) {
+    if (!value.written.empty()) return value.written;
     return std::visit(Overload{[](std::monostate) { return std::string("a date or time"); },
                                [](bool b) { return std::string(b ? "true" : "false"); },
                                [](int64_t i) { return fmt::format("{}", i); },

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -22,6 +23,7 @@ struct TomlAssertion {};
 #define TOML_ASSERT(condition) (static_cast<bool>(condition) ? void() : vt::toml_assertion_failed())
 #include <toml++/toml.h>
 
+#include "config/huge.h"
 #include "core/file.h"
 
 namespace vt {
@@ -35,9 +37,63 @@ int line_of(const toml::node& node) {
     return static_cast<int>(node.source().begin.line);
 }
 
-TomlValue convert(const toml::node& node) {
+// Where numbers stood that no TOML parser need hold, and how they were written.
+using HugeNumbers = std::map<std::pair<int, unsigned>, std::string>;  // (line, column) ->
+
+// A text and what it says. Numbers that the parser refuses as too large are floats here, so that
+// the row they are for can say what is allowed there.
+struct Parsed {
+    toml::table root;
+    HugeNumbers huge;
+};
+
+// The byte of a position; columns count characters.
+size_t offset_of(std::string_view text, const toml::source_position& at) {
+    size_t i = 0;
+    for (toml::source_index line = 1; line < at.line && i < text.size(); ++i) {
+        line += text[i] == '\n' ? 1 : 0;
+    }
+    const auto inside = [&](size_t k) {
+        return k < text.size() && (static_cast<unsigned char>(text[k]) & 0xC0U) == 0x80U;
+    };
+    for (toml::source_index column = 1; column < at.column && i < text.size(); ++column) {
+        ++i;
+        while (inside(i)) ++i;
+    }
+    return std::min(i, text.size());
+}
+
+// toml::parse, whose errors pass through.
+Parsed parse_text(std::string text) {
+    constexpr size_t kMostHuge = 20;  // each takes another pass
+    Parsed out;
+    for (;;) {
+        try {
+            out.root = toml::parse(text);
+            return out;
+        } catch (const toml::parse_error& e) {
+            const toml::source_position at = e.source().begin;
+            const std::optional<HugeNumber> number = huge_number_near(text, offset_of(text, at));
+            if (!number || out.huge.size() == kMostHuge) throw;
+            const std::string line = text.substr(0, number->begin);
+            const size_t start = line.rfind('\n') + 1;  // 0 on the first
+            const auto characters = std::count_if(
+                line.begin() + static_cast<std::ptrdiff_t>(start), line.end(),
+                [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+            const auto lines = std::count(line.begin(), line.end(), '\n');
+            out.huge[{static_cast<int>(lines) + 1, static_cast<unsigned>(characters) + 1}] =
+                text.substr(number->begin, number->end - number->begin);
+            text.replace(number->begin, number->end - number->begin, toml_number(number->value));
+        }
+    }
+}
+
+TomlValue convert(const toml::node& node, const HugeNumbers& huge) {
     TomlValue out;
     out.line = line_of(node);
+    if (const auto it = huge.find({out.line, node.source().begin.column}); it != huge.end()) {
+        if (node.is_floating_point()) out.written = it->second;
+    }
     if (const auto* b = node.as_boolean()) {
         out.v = b->get();
     } else if (const auto* i = node.as_integer()) {
@@ -48,12 +104,12 @@ TomlValue convert(const toml::node& node) {
         out.v = s->get();
     } else if (const auto* array = node.as_array()) {
         TomlArray items;
-        for (const toml::node& item : *array) items.push_back(convert(item));
+        for (const toml::node& item : *array) items.push_back(convert(item, huge));
         out.v = std::move(items);
     } else if (const auto* table = node.as_table()) {
         TomlTable items;
         for (const auto& [key, item] : *table) {
-            items.push_back({std::string(key.str()), convert(item)});
+            items.push_back({std::string(key.str()), convert(item, huge)});
         }
         out.v = std::move(items);
     }
@@ -75,14 +131,15 @@ std::string with_underscores(std::string_view key) {
     return out;
 }
 
-std::vector<Found> flatten(const toml::table& root) {
+std::vector<Found> flatten(const Parsed& parsed) {
     std::vector<Found> found;
     const auto add = [&](std::string name, const toml::key& key, const toml::node& node,
                          bool section) {
-        found.push_back({std::move(name), convert(node), static_cast<int>(key.source().begin.line),
-                         key.source().begin.column, section});
+        found.push_back({std::move(name), convert(node, parsed.huge),
+                         static_cast<int>(key.source().begin.line), key.source().begin.column,
+                         section});
     };
-    for (const auto& [key, node] : root) {
+    for (const auto& [key, node] : parsed.root) {
         const std::string section = with_underscores(key.str());
         const toml::table* table = node.as_table();
         if (table == nullptr || table->empty()) {
@@ -139,9 +196,10 @@ size_t line_of_assertion(std::string_view text) {
 // The value of "v = <text>", or nothing where that is not exactly one TOML key.
 std::optional<TomlValue> one_value(std::string_view text, std::string* why) {
     try {
-        const toml::table table = toml::parse("v = " + std::string(text));
+        const Parsed parsed = parse_text("v = " + std::string(text));
+        const toml::table& table = parsed.root;
         if (const toml::node* node = table.get("v"); node != nullptr && table.size() == 1) {
-            return convert(*node);
+            return convert(*node, parsed.huge);
         }
         *why = "more than one value";
     } catch (const toml::parse_error& e) {
@@ -156,9 +214,9 @@ std::optional<TomlValue> one_value(std::string_view text, std::string* why) {
 
 std::vector<Setting> parse_toml(std::string_view text, const std::string& name,
                                 const std::filesystem::path& base) {
-    toml::table root;
+    Parsed parsed;
     try {
-        root = toml::parse(text);
+        parsed = parse_text(std::string(text));
     } catch (const toml::parse_error& e) {
         const toml::source_position at = e.source().begin;
         raise(Fault::kUser, fmt::format("{}:{}:{}: {}", name, at.line, at.column, e.description()),
@@ -169,7 +227,7 @@ std::vector<Setting> parse_toml(std::string_view text, const std::string& name,
               kTomlHint);
     }
     std::vector<Setting> out;
-    for (Found& f : flatten(root)) {
+    for (Found& f : flatten(parsed)) {
         Setting s;
         s.key = std::move(f.key);
         s.value = std::move(f.value);

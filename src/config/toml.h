@@ -23,6 +23,8 @@ using TomlTable = std::vector<TomlEntry>;  // by key
 struct TomlValue {
     std::variant<std::monostate, bool, int64_t, double, std::string, TomlArray, TomlTable> v;
     int line = 0;
+    std::string written = {};  // of a number that int64 or double cannot hold; v is then the
+                               // nearest double, an infinity where there is none
 };
 struct TomlEntry {
     std::string key;
