@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/command_line.h"
 #include "app/commands.h"
 #include "app/ending.h"
 #include "core/check.h"
@@ -14,20 +15,18 @@ int main(int argc, char** argv) {
     CLI::App app{"vtrain: pre-trains video diffusion transformers"};
     app.set_version_flag("--version", "vtrain " VTRAIN_VERSION " (" VTRAIN_BUILD ")");
     vt::Work work;
-    constexpr int kUser = static_cast<int>(vt::Fault::kUser);
     try {
         vt::add_all_commands(app, work);
         try {
             app.parse(argc, argv);
         } catch (const CLI::ParseError& e) {
-            if (app.exit(e) == 0) return 0;  // printed help or version; else the mistake
-            vt::print_ending("configuration", e.what(), kUser);
-            return kUser;
+            if (e.get_exit_code() == 0) return app.exit(e);  // prints help or version
+            throw vt::command_line_error(app, e);
         }
+        vt::check_numbers(app);
         if (!work) {
             fmt::print("{}", app.help());
-            vt::print_ending("configuration", "no command was given", kUser);
-            return kUser;
+            vt::raise(vt::Fault::kUser, "no command was given", "`vtrain --help` lists them");
         }
         return work();
     } catch (const std::exception& e) {
