@@ -88,7 +88,8 @@ int Child::wait() {
     return status;
 }
 
-void spawn_child(Child& child, const fs::path& program, const std::vector<std::string>& arguments) {
+void spawn_child(Child& child, std::string_view what, const fs::path& program,
+                 const std::vector<std::string>& arguments) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) raise_errno("make a pipe for", program);
     child.out = Fd(ends[0]);
@@ -123,8 +124,15 @@ void spawn_child(Child& child, const fs::path& program, const std::vector<std::s
     if (error != 0) {
         child.pid = -1;
         errno = error;
-        raise_errno("start the index child", program);
+        raise_errno(fmt::format("start {}", what), program);
     }
+}
+
+void refuse_child(std::string_view what, const fs::path& program, int status) {
+    raise(Fault::kSystem,
+          fmt::format("{} {} {} before it saw a file", what, program.string(),
+                      describe_wait_status(status)),
+          "it must be the vtrain program");
 }
 
 int64_t read_child(const Child& child, void* to, size_t bytes, ChildClock::time_point deadline) {

@@ -27,8 +27,11 @@ struct Child {
 };
 
 /// Starts `program` with the words (the first is its own name), nothing on stdin, stderr dropped.
-/// kSystem if it cannot be started.
-void spawn_child(Child& child, const fs::path& program, const std::vector<std::string>& words);
+/// kSystem if it cannot be started, saying `what` it is: "the index child".
+void spawn_child(Child& child, std::string_view what, const fs::path& program,
+                 const std::vector<std::string>& words);
+/// kSystem: `what` ended as `status` says before it did anything, so that no file is to blame.
+[[noreturn]] void refuse_child(std::string_view what, const fs::path& program, int status);
 /// "died of signal 11 (Segmentation fault)", "ended with status 1"
 [[nodiscard]] std::string describe_wait_status(int status);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 
 #include "core/check.h"
 #include "data/child.h"
@@ -118,10 +119,12 @@ int h5_child_main(const std::string& foreign_text, const std::string& file) {
 
 namespace {
 
+constexpr const char* kWhat = "the reading child";
+
 class Reader {
   public:
     Reader(const fs::path& file, const IndexOptions& options) : file_(file), options_(options) {
-        spawn_child(child_, options.program,
+        spawn_child(child_, kWhat, options.program,
                     {"vtrain", "data", "h5-child", "--foreign", foreign_json(options.foreign), "--",
                      file.string()});
     }
@@ -158,9 +161,13 @@ class Reader {
                 bad(fmt::format("reading one sample took longer than {} s", options_.timeout_s));
             }
             if (n == 0) {
+                const int status = child_.wait();
+                // a child that ends by itself says something first, whatever the file
+                if (!heard_ && WIFEXITED(status)) refuse_child(kWhat, options_.program, status);
                 bad(fmt::format("the HDF5 library {} while reading it",
-                                describe_wait_status(child_.wait())));
+                                describe_wait_status(status)));
             }
+            heard_ = true;
             p += n;
             bytes -= static_cast<size_t>(n);
         }
@@ -169,6 +176,7 @@ class Reader {
     const fs::path& file_;
     const IndexOptions& options_;
     Child child_;
+    bool heard_ = false;
 };
 
 H5Sample sample_from(const std::string& body, const H5Head& head, const Reader& reader) {

@@ -72,6 +72,8 @@ int index_child_main(const std::string& foreign_text, const std::vector<std::str
 
 namespace {
 
+constexpr const char* kWhat = "the index child";
+
 // One child over files [begin, end). Returns the first file without an outcome.
 class Session {
   public:
@@ -84,7 +86,7 @@ class Session {
         }
         words.emplace_back("--");
         for (size_t i = begin; i < end; ++i) words.push_back(files[i].string());
-        spawn_child(child_, options.program, words);
+        spawn_child(child_, kWhat, options.program, words);
     }
 
     size_t run() {
@@ -141,14 +143,10 @@ class Session {
     }
 
     size_t died() {
-        const std::string how = describe_wait_status(child_.wait());
-        if (!started_) {
-            raise(Fault::kSystem,
-                  fmt::format("the index child {} {} before it saw a file",
-                              options_.program.string(), how),
-                  "it must be the vtrain program");
-        }
-        return bad(fmt::format("the HDF5 library {} while reading it", how));
+        const int status = child_.wait();
+        if (!started_) refuse_child(kWhat, options_.program, status);
+        return bad(
+            fmt::format("the HDF5 library {} while reading it", describe_wait_status(status)));
     }
 
     size_t bad(std::string reason) {

@@ -346,6 +346,33 @@ TEST_CASE("foreign: mutated files never harm the rewriting") {
     CHECK(peak_kib() - before < 512 * 1024);
 }
 
+TEST_CASE("foreign: a child that cannot start or is no vtrain is named, and no file is blamed") {
+    const TempDir dir;
+    const fs::path file = golden("h5py-plain.h5");
+    const auto index = [&](const fs::path& program) {
+        IndexOptions o = kFresh;
+        o.program = program;
+        return refusal_of([&] { (void)index_files({file}, o); });
+    };
+    const auto read = [&](const fs::path& program) {
+        IndexOptions o = kFresh;
+        o.program = program;
+        return refusal_of([&] {
+            read_h5(
+                file, o, [](const H5Head&) {}, [](const H5Sample&) {});
+        });
+    };
+    CHECK(
+        has(index(dir / "absent"), "4: cannot start the index child " + (dir / "absent").string()));
+    CHECK(has(read(dir / "absent"),
+              "4: cannot start the reading child " + (dir / "absent").string()));
+    CHECK(has(index("/bin/false"),
+              "4: the index child /bin/false ended with status 1 before it saw"));
+    CHECK(has(read("/bin/false"),
+              "4: the reading child /bin/false ended with status 1 before it saw"));
+    CHECK(has(read("/bin/false"), "must be the vtrain program"));
+}
+
 // --- statistics ---------------------------------------------------------------------------------
 
 TEST_CASE("stats: counts, values and what contradicts the facts") {
