@@ -164,6 +164,10 @@ class ShardSet final : public Dataset {
                 .shape = files_[s.files[k]].index.shape};
     }
 
+    std::string sample_place(int source, int64_t index) const override {
+        const Sample s = sample(source, index);
+        return fmt::format("{}, row {}", file(s).path.string(), s.row);
+    }
     std::string sample_id(int source, int64_t index) const override {
         return sample_id_watched(source, index, nullptr);
     }
@@ -431,6 +435,10 @@ FileFault::FileFault(std::string message, int32_t file, int64_t samples, int num
 
 std::string Dataset::source_name(int source) const {
     return fmt::format("source {}", source);
+}
+
+std::string Dataset::sample_place(int source, int64_t index) const {
+    return fmt::format("{}, sample {}", source_name(source), index);
 }
 
 void Dataset::read_watched(int source, int64_t index, Tensor latent, Tensor text,

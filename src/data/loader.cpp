@@ -46,10 +46,6 @@ struct Item {
 
 // What reading a step met.
 struct Notes {
-    struct Sample {
-        Draw draw;  // that asked for it; index is the bad sample, drawn or substituted
-        std::string why, id;
-    };
     struct File {
         uint64_t ordinal = 0;
         FileFault fault;
@@ -59,7 +55,7 @@ struct Notes {
         std::string said;
     };
     int64_t replaced = 0;
-    std::vector<Sample> samples;
+    std::vector<BadSample> samples;
     std::vector<File> files;
     std::vector<Slow> slow;
     void take(Notes& other) {
@@ -199,6 +195,7 @@ void Loader::Impl::plan(Buffer& b, uint64_t first) {
     b.batch.first = first;
     b.batch.next = first + static_cast<uint64_t>(batch);
     b.batch.replaced = 0;
+    b.batch.bad.clear();
     b.taken = b.done = 0;
     const LatentFacts& f = data.facts();
     int64_t begin = 0, x0_at = 0, text_at = 0, ordinals_at = 0;
@@ -275,13 +272,17 @@ void Loader::Impl::read_item(Buffer& b, const Item& item, ReadWatch& watch, Note
             // a damaged sample; anything else is no matter of this sample
             if (e.fault() != Fault::kData && e.fault() != Fault::kSystem) throw;
             why = e.message();
-            notes.samples.push_back({draw, why, "unknown"});
+            notes.samples.push_back({draw, why, "unknown", false});
             try {
                 notes.samples.back().id = data.sample_id_watched(draw.source, draw.index, &watch);
             } catch (const Error&) {
                 // the message has file and row
             }
         }
+        // of a bad file the sample drawn is named, not each that might have stood in for it
+        const bool named =
+            !notes.samples.empty() && notes.samples.back().draw.ordinal == draw.ordinal;
+        if (!named) notes.samples.push_back({draw, "its file is bad", "", true});
         if (!next_substitute(data, options.seed, wanted, s, tried, draw.index)) {
             raise(Fault::kData,
                   fmt::format("no readable sample of shape {},{},{},{} is left in data source "
@@ -378,8 +379,8 @@ void Loader::Impl::settle(Buffer& b) {
              f.fault.message(), f.ordinal, f.fault.samples());
     }
     const int64_t most = options.max_bad_samples;
-    for (const Notes::Sample& s : notes.samples) {
-        if (!ledger.add(s.draw.source, s.draw.index)) continue;
+    for (const BadSample& s : notes.samples) {
+        if (s.of_bad_file || !ledger.add(s.draw.source, s.draw.index)) continue;
         if (ledger.total() <= most) {
             warn(
                 "bad sample {} of at most {} ({} in data source '{}'): {} (id {}, draw {}); "
@@ -399,6 +400,7 @@ void Loader::Impl::settle(Buffer& b) {
               "run `vtrain data verify` on the shards, or raise data.max_bad_samples");
     }
     b.batch.replaced = notes.replaced;
+    b.batch.bad = std::move(notes.samples);
     notes = Notes{};
 }
 

@@ -77,6 +77,8 @@ class Dataset {
     [[nodiscard]] virtual std::string source_name(int source) const;
     [[nodiscard]] virtual Sample sample(int source, int64_t index) const = 0;
     [[nodiscard]] virtual std::string sample_id(int source, int64_t index) const = 0;
+    /// "clips/0.h5, row 3", as messages name it. Reads nothing.
+    [[nodiscard]] virtual std::string sample_place(int source, int64_t index) const;
     [[nodiscard]] virtual std::string caption(int source, int64_t index) const = 0;
     /// All distinct latent shapes, sorted.
     [[nodiscard]] virtual std::vector<std::array<int64_t, 4>> shapes() const = 0;
@@ -135,11 +137,18 @@ struct MicroBatch {
     Tensor text;              // (n,text_len,text_dim) f32; dropped captions hold the empty one's
     Tensor ordinals;          // (n) i64
 };
+// A sample that cannot be had.
+struct BadSample {
+    Draw draw;  // that asked for it; index is the bad sample, drawn or substituted
+    std::string why, id;
+    bool of_bad_file = false;  // the file is bad as a whole; id is not known then
+};
 struct StepBatch {
     uint64_t first = 0;  // cursor before the step
     uint64_t next = 0;   // cursor after it
     std::vector<MicroBatch> micros;
-    int64_t replaced = 0;  // bad samples replaced in this step (named on stderr as they are met)
+    int64_t replaced = 0;        // draws whose sample is another
+    std::vector<BadSample> bad;  // met in this step, by draw (named on stderr the first time)
 };
 
 // A batch that grows with the samples consumed: steps of `start` samples first, then `increment`

@@ -52,6 +52,24 @@ constexpr const char* kAdvice =
 
 }  // namespace
 
+// On record with the names of those that could not be had: the first ones, and how many more.
+void Trainer::note_bad_samples(int64_t step, const StepBatch& batch) {
+    constexpr size_t kMostNamed = 8;
+    std::string text =
+        fmt::format("{} sample{} replaced: ", batch.replaced, batch.replaced == 1 ? "" : "s");
+    for (size_t i = 0; i < std::min(batch.bad.size(), kMostNamed); ++i) {
+        const BadSample& b = batch.bad[i];
+        const std::string place = in_.train.sample_place(b.draw.source, b.draw.index);
+        text += fmt::format("{}{}{} ({}draw {})", i == 0 ? "" : "; ",
+                            b.why.starts_with(place) ? "" : place + ": ", b.why,
+                            b.id.empty() ? "" : "id " + b.id + ", ", b.draw.ordinal);
+    }
+    if (batch.bad.size() > kMostNamed) {
+        text += fmt::format("; and {} more", batch.bad.size() - kMostNamed);
+    }
+    record_->add(EventKind::kBadSample, step, text);
+}
+
 // The update of `step` was left out: says so, with the samples and, for the first of a row that is
 // not finite, with where that came from.
 void Trainer::note_bad_step(int64_t step, const StepResult& r, const StepBatch& batch) {

@@ -286,10 +286,7 @@ int Trainer::loop() {
         const StepResult r = step_->run(ctx_, *batch, {step, step - 1 - health_.skipped(), limits});
         cursor_ = batch->next;
         interval_->bad += batch->replaced;
-        if (batch->replaced > 0) {
-            record_->add(EventKind::kBadSample, step,
-                         fmt::format("{} bad sample(s) replaced", batch->replaced));
-        }
+        if (!batch->bad.empty()) note_bad_samples(step, *batch);
         health_.note(step, r.verdict, r.loss, r.grad_norm);
         if (r.verdict != Verdict::kGood) note_bad_step(step, r, *batch);
         done_step_ = step;

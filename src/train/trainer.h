@@ -104,6 +104,7 @@ class Trainer {
                                     std::vector<StateTensor>& wanted) const;
     void adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas);
     void adopt_stream(const CheckpointInfo& info, const std::string& where);
+    void note_bad_samples(int64_t step, const StepBatch& batch);
     void note_bad_step(int64_t step, const StepResult& r, const StepBatch& batch);
     [[nodiscard]] int64_t roll_back(int64_t step);
     [[nodiscard]] std::vector<fs::path> rollback_targets(int64_t step) const;

@@ -127,6 +127,15 @@ TEST_CASE("faults: a bad file is said once, and its samples are replaced without
         for (uint64_t step = 0; step < 12; ++step) {
             const StepBatch& b = run.loader->next(nullptr);
             replaced += b.replaced;
+            CHECK(std::ssize(b.bad) == b.replaced);
+            for (size_t i = 0; i < b.bad.size(); ++i) {
+                const Draw& d = b.bad[i].draw;
+                CHECK(d.index == draw_at(*s.data, 6, d.ordinal).index);
+                CHECK(b.bad[i].of_bad_file);
+                CHECK(has(s.data->sample_place(0, d.index),
+                          fmt::format("b.h5, row {}", s.data->sample(0, d.index).row)));
+                if (i > 0) CHECK(b.bad[i - 1].draw.ordinal < d.ordinal);
+            }
             for (const MicroBatch& m : b.micros) {
                 for (const Draw& d : m.draws) {
                     CHECK(s.data->sample(0, d.index).file == 0);

@@ -10,6 +10,7 @@
 
 #include "data/watch.h"
 #include "tests/train/rig.h"
+#include "train/events.h"
 
 using namespace vt;
 using namespace vt::test;
@@ -112,6 +113,49 @@ TEST_CASE("stream: bad samples are counted over restarts") {
     CHECK(out.code == 0);
     CHECK(extra_of(out.last, "bad_samples") == "0 0:4 0:5");
     CHECK(std::stoi(extra_of(out.last, "replaced_samples")) > std::stoi(replaced));
+}
+
+TEST_CASE("stream: events name the bad samples of a step, up to a number") {
+    struct Bad final : FakeData {
+        using FakeData::FakeData;
+        int64_t first_bad = 0;
+        void read(int s, int64_t i, Tensor l, Tensor t) const override {
+            if (i >= first_bad) vt::raise(Fault::kData, "does not match its checksum");
+            FakeData::read(s, i, l, t);
+        }
+    };
+    const TempDir dir;
+    const auto texts = [&](int64_t first_bad, const std::string& name) {
+        Bad data(24, {kShapes.front()});
+        data.first_bad = first_bad;
+        RunConfig c = tiny_config(dir / name);
+        c.run.train_iters = 1;
+        c.data.global_batch_size = 24;  // an epoch: every bad sample is drawn
+        c.data.max_bad_samples = 24;
+        CHECK(train(c, data).code == 0);
+        std::vector<std::string> out;
+        for (const RunEvent& e : read_events(fs::path(c.run.out) / "events.jsonl")) {
+            if (e.kind == EventKind::kBadSample) out.push_back(e.text);
+        }
+        return out;
+    };
+    CHECK(texts(24, "none").empty());
+    const std::vector<std::string> one = texts(23, "one"), many = texts(4, "many");
+    REQUIRE(one.size() == 1);
+    uint64_t draw = 0;
+    while (draw_at(FakeData(24, {kShapes.front()}), 5, draw).index != 23) ++draw;
+    CHECK(one[0] == fmt::format("1 sample replaced: source 0, sample 23: does not match its "
+                                "checksum (id 23, draw {})",
+                                draw));
+    REQUIRE(many.size() == 1);
+    CHECK(many[0].starts_with("20 samples replaced: source 0, sample "));
+    size_t named = 0;
+    for (size_t at = 0; (at = many[0].find("(id ", at)) != std::string::npos; ++at) ++named;
+    CHECK(named == 8);
+    // bad ones that were tried as substitutes count among those not named
+    const size_t more = many[0].find("; and ");
+    REQUIRE(more != std::string::npos);
+    CHECK(std::stoi(many[0].substr(more + 6)) >= 12);
 }
 
 TEST_CASE("stream: a signal during a stall saves and ends with 75") {
