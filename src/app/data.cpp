@@ -195,6 +195,7 @@ void add_data_command(CLI::App& app, Work& work) {
     add_data_repack(*data, work);
     add_data_stats(*data, work);
     add_data_synth(*data, work);
+    add_data_timesteps(*data, work);
 
     CLI::App* child = data->add_subcommand("index-child", "Used by vtrain itself")->group("");
     child->add_option("--foreign", args->foreign);

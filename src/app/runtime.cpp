@@ -55,34 +55,45 @@ std::unique_ptr<Group> world_of_one() {
     return self_group();
 }
 
-}  // namespace
-
-Runtime::Runtime(const RunConfig& config)
-    : pool(narrow<int>(config.run.threads)),
-      ops(&backend_for(config.run.device)),
-      world(world_of_one()),
-      mesh(make_mesh(config.parallel, world->size(), world->rank())) {
+IndexOptions index_options(const RunConfig& config) {
     IndexOptions index;
     index.foreign.names = parse_names(config.data.names, data_set_names(), "data.names");
     if (!config.data.facts.empty()) {
         index.foreign.facts =
             facts_given_from_json(read_file(config.data.facts), config.data.facts);
     }
+    return index;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_training_data(const RunConfig& config) {
+    const IndexOptions index = index_options(config);
+    std::unique_ptr<Dataset> data;
     naming_keys(config, {"data.train"}, [&] {
         std::vector<SourceSpec> sources;
         for (const DataSource& s : config.data.train) {
             sources.push_back({expand_globs(s.path, ""), s.weight, s.path});
         }
-        train = Dataset::open(sources, index);
+        data = Dataset::open(sources, index);
     });
-    warn_unseen(*train);
+    warn_unseen(*data);
+    return data;
+}
+
+Runtime::Runtime(const RunConfig& config)
+    : pool(narrow<int>(config.run.threads)),
+      ops(&backend_for(config.run.device)),
+      world(world_of_one()),
+      mesh(make_mesh(config.parallel, world->size(), world->rank())) {
+    train = open_training_data(config);
     if (config.data.valid.empty()) return;
     naming_keys(config, {"data.valid"}, [&] {
         std::vector<SourceSpec> held_out;
         for (const std::string& s : config.data.valid) {
             held_out.push_back({expand_globs(s, ""), 1.0, s});
         }
-        valid = Dataset::open(held_out, index);
+        valid = Dataset::open(held_out, index_options(config));
         check_held_out(*train, *valid);
     });
 }

@@ -29,6 +29,9 @@ struct Runtime {
     std::unique_ptr<Dataset> valid;  // null without data.valid
 };
 
+/// The run's training data. kUser or kData with the place of data.train.
+[[nodiscard]] std::unique_ptr<Dataset> open_training_data(const RunConfig& config);
+
 /// run.device resolved to a backend's table; kUser if this build lacks it or it lacks ops.
 [[nodiscard]] const Ops& backend_for(const std::string& device);
 /// The same among these tables (cuda may be null): "auto" takes cuda where its table is complete.

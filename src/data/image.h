@@ -70,9 +70,13 @@ struct Series {
     std::string name;
     std::vector<double> x, y;  // of equal length; points that are not finite break the line
 };
+// Where the names of the series stand: inside the upper right corner, where falling curves leave
+// room, or in rows between the title and the plot.
+enum class Legend : uint8_t { kInside, kAbove };
 struct PlotOptions {
     bool log_y = false;  // points that are not positive are left out
     int64_t width = 1200, height = 750;
+    Legend legend = Legend::kInside;
 };
 void write_plot(const fs::path& path, std::string_view title, std::string_view xlabel,
                 std::string_view ylabel, const std::vector<Series>& series,

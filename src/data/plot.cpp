@@ -96,6 +96,57 @@ Axis log_axis(double lo, double hi) {
     return a;
 }
 
+constexpr double kTick = 11;  // capitals of tick labels and legends
+constexpr double kLegendRow = kTick + 11;
+constexpr double kHidden = -1e6;  // a place outside every canvas
+
+void draw_entry(Canvas& canvas, const std::string& name, Rgb color, double x, double y) {
+    const double mid = y + kTick / 2;
+    canvas.stroke({{x, mid}, {x + 26, mid}}, 3, color);
+    canvas.text(x + 38, y, name, kTick, kInk);
+}
+
+// In the upper right corner of the plot.
+void draw_legend_box(Canvas& canvas, const std::vector<Series>& series, double right, double top) {
+    double name_w = 0, rows = 0;
+    for (const Series& s : series) {
+        if (s.name.empty()) continue;
+        name_w = std::max(name_w, Canvas::text_width(s.name, kTick));
+        ++rows;
+    }
+    if (rows == 0) return;
+    const double box_w = name_w + 66, box_h = rows * kLegendRow + 15;
+    const double bx = right - box_w - 14, by = top + 14;
+    canvas.fill(bx - 1, by - 1, bx + box_w + 1, by + box_h + 1, kGrid);
+    canvas.fill(bx, by, bx + box_w, by + box_h, kPaper);
+    double y = by + 13;
+    for (size_t k = 0; k < series.size(); ++k) {
+        if (series[k].name.empty()) continue;
+        draw_entry(canvas, series[k].name, kColors.at(k % kColors.size()), bx + 14, y);
+        y += kLegendRow;
+    }
+}
+
+// Side by side from `left` on, in as many rows as needed; returns their height.
+double draw_legend_row(Canvas& canvas, const std::vector<Series>& series, double left, double right,
+                       double y) {
+    constexpr double kGap = 28;
+    double x = left, rows = 0;
+    for (size_t k = 0; k < series.size(); ++k) {
+        if (series[k].name.empty()) continue;
+        const double width = 38 + Canvas::text_width(series[k].name, kTick);
+        if (rows == 0) rows = 1;
+        if (x > left && x + width > right) {
+            x = left;
+            ++rows;
+        }
+        draw_entry(canvas, series[k].name, kColors.at(k % kColors.size()), x,
+                   y + (rows - 1) * kLegendRow);
+        x += width + kGap;
+    }
+    return rows * kLegendRow;
+}
+
 }  // namespace
 
 void write_contact_sheet(const fs::path& path, const std::vector<SheetRow>& rows, int64_t columns) {
@@ -140,7 +191,7 @@ void write_contact_sheet(const fs::path& path, const std::vector<SheetRow>& rows
 void write_plot(const fs::path& path, std::string_view title, std::string_view xlabel,
                 std::string_view ylabel, const std::vector<Series>& series,
                 const PlotOptions& options) {
-    constexpr double kTitle = 17, kLabel = 12.5, kTick = 11;
+    constexpr double kTitle = 17, kLabel = 12.5;
     constexpr double kInf = std::numeric_limits<double>::infinity();
     double x0 = kInf, x1 = -kInf, y0 = kInf, y1 = -kInf;
     const auto usable = [&](double x, double y) {
@@ -169,7 +220,10 @@ void write_plot(const fs::path& path, std::string_view title, std::string_view x
     Canvas canvas(options.height, options.width, kPaper);
     const auto W = static_cast<double>(options.width), H = static_cast<double>(options.height);
     const double left = 24 + kLabel + 18 + widest + 12, right = W - 36;
-    const double top = 24 + kTitle + 26, bottom = H - (24 + kLabel + 18 + kTick + 12);
+    const double above = options.legend == Legend::kAbove
+                             ? draw_legend_row(canvas, series, left, right, kHidden)
+                             : 0;
+    const double top = 24 + kTitle + 26 + above, bottom = H - (24 + kLabel + 18 + kTick + 12);
     const auto px = [&](double x) { return left + (x - ax.lo) / (ax.hi - ax.lo) * (right - left); };
     const auto py = [&](double y) {
         return bottom - (y - ay.lo) / (ay.hi - ay.lo) * (bottom - top);
@@ -192,7 +246,10 @@ void write_plot(const fs::path& path, std::string_view title, std::string_view x
     }
     canvas.fill(left, bottom, right, bottom + 1.5, kFrame);
     canvas.fill(left - 1.5, top, left, bottom + 1.5, kFrame);
-    canvas.text(left, 24, fitted(std::string(title), kTitle, right - left), kTitle, kInk);
+    // a long title is set smaller, a very long one is cut too
+    const double title_size = std::clamp(
+        kTitle * (right - left) / std::max(1.0, Canvas::text_width(title, kTitle)), 10.0, kTitle);
+    canvas.text(left, 24, fitted(std::string(title), title_size, right - left), title_size, kInk);
     canvas.text(centred((left + right) / 2, xlabel, kLabel), H - 24 - kLabel, xlabel, kLabel, kInk);
     canvas.text_up(24, (top + bottom) / 2 + Canvas::text_width(ylabel, kLabel) / 2, ylabel, kLabel,
                    kInk);
@@ -224,27 +281,10 @@ void write_plot(const fs::path& path, std::string_view title, std::string_view x
         flush();
     }
 
-    // the legend, inside the upper right corner, where falling curves leave room
-    double name_w = 0;
-    double rows = 0;
-    for (const Series& s : series) {
-        if (s.name.empty()) continue;
-        name_w = std::max(name_w, Canvas::text_width(s.name, kTick));
-        ++rows;
-    }
-    if (rows > 0) {
-        const double row_h = kTick + 11, box_w = name_w + 66, box_h = rows * row_h + 15;
-        const double bx = right - box_w - 14, by = top + 14;
-        canvas.fill(bx - 1, by - 1, bx + box_w + 1, by + box_h + 1, kGrid);
-        canvas.fill(bx, by, bx + box_w, by + box_h, kPaper);
-        double y = by + 13;
-        for (size_t k = 0; k < series.size(); ++k) {
-            if (series[k].name.empty()) continue;
-            const double mid = y + kTick / 2;
-            canvas.stroke({{bx + 14, mid}, {bx + 40, mid}}, 3, kColors.at(k % kColors.size()));
-            canvas.text(bx + 52, y, series[k].name, kTick, kInk);
-            y += row_h;
-        }
+    if (options.legend == Legend::kAbove) {
+        draw_legend_row(canvas, series, left, right, 24 + kTitle + 16);
+    } else {
+        draw_legend_box(canvas, series, right, top);
     }
     write_png(path, canvas.rgb(), canvas.H(), canvas.W());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every kind of objective through the whole program.
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -85,4 +86,56 @@ TEST_CASE("program: every objective trains and draws samples on the way") {
         REQUIRE(again.code == 0);
         CHECK(latents_of(drawn / "samples.h5") == latents_of(samples / "step-00000004/samples.h5"));
     }
+}
+
+TEST_CASE("program: data timesteps counts what a configuration trains on") {
+    const Job job;
+    const std::string base = "data timesteps --samples 2000 --config " + job.config.string();
+    const auto has = [](const Ran& r, const std::string& part) {
+        const bool found = r.output.find(part) != std::string::npos;
+        if (!found) MESSAGE("'" << part << "' is not in: " << r.output);
+        return found;
+    };
+    const fs::path png = job.dir / "t.png";
+    const Ran plain = Job::vtrain(base + " --out " + png.string());
+    CHECK(plain.code == 0);
+    CHECK(has(plain, "draws of the data, in the order of training"));
+    CHECK(has(plain, "2000 draws, steps 1 to 500 of the run: logit_normal (mean 0, std 1)"));
+    CHECK(has(plain, "0.950-1.000"));
+    CHECK(has(plain, "quantiles  1 % "));
+    CHECK(has(plain, "plot: " + png.string()));
+    CHECK(read_file(png).starts_with("\x89PNG\r\n\x1a\n"));
+
+    const Ran json = Job::vtrain(base +
+                                 " --json --bins 10 --set objective.kind=ddpm --set "
+                                 "objective.loss_weighting=min_snr");
+    CHECK(json.code == 0);
+    CHECK(nlohmann::json::parse(json.output)["all"]["count"].size() == 10);
+    CHECK(nlohmann::json::parse(json.output)["all"]["draws"] == 2000);
+
+    // without data: only where shapes do not matter, or are given
+    const std::string gone = base + " --set data.train=gone/*.h5";
+    const Ran enough = Job::vtrain(gone);
+    CHECK(enough.code == 0);
+    CHECK(has(enough, "without data"));
+    const Ran needs = Job::vtrain(gone + " --set objective.shift_by=flux");
+    CHECK(needs.code == 2);
+    CHECK(has(needs, "--set data.train: data.train: "));
+    CHECK(has(needs, "hint: objective.shift_by = \"flux\" needs the shapes"));
+    const Ran given = Job::vtrain(gone +
+                                  " --set objective.shift_by=flux --shape 16,1,32,32 "
+                                  "--shape 16,21,90,160");
+    CHECK(given.code == 0);
+    CHECK(has(given, "of the shapes given, as often each: 16,1,32,32  16,21,90,160"));
+    CHECK(has(given, "16,21,90,160     50.00"));
+
+    CHECK(Job::vtrain(base + " --shape 16,32,32").code == 2);
+    CHECK(Job::vtrain("data timesteps").code == 2);
+    const Ran bad = Job::vtrain(base + " --set objective.timestep_samplin=mode");
+    CHECK(bad.code == 2);
+    CHECK(has(bad, "the nearest valid one is 'objective.timestep_sampling'"));
+    std::ofstream(job.config, std::ios::app) << "[objective]\nflow_shift = 0\n";
+    const Ran line = Job::vtrain(base);
+    CHECK(line.code == 2);
+    CHECK(has(line, "run.toml:26: objective.flow_shift = 0 is out of range; allowed: number > 0"));
 }
