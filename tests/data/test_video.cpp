@@ -270,7 +270,7 @@ TEST_SUITE("data") {
     TEST_CASE("video: real clips") {
         const char* folder = std::getenv("VTRAIN_TEST_VIDEOS");
         if (skip()) return;
-        if (folder == nullptr) {
+        if (folder == nullptr || *folder == '\0') {
             MESSAGE("skipped: VTRAIN_TEST_VIDEOS is not set");
             return;
         }
