@@ -74,7 +74,11 @@ void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv,
     const kernel::MatmulTable& t = matmul_table(isa);
     const int type = is_bf16(q) ? 1 : 0;
     const int64_t HD = div_exact(q.shape[1], NH);
-    const SharedScratch scratch(ctx, attention_floats(t, HD));
+    int64_t longest = 0;
+    for (int64_t s = 0; s < qseg.n; ++s) {
+        longest = std::max(longest, qseg.begin[s + 1] - qseg.begin[s]);
+    }
+    const SharedScratch scratch(ctx, attention_bwd_floats(t, HD, longest));
     const auto heads = [&](int64_t s, int64_t n) {
         const int64_t q0 = qseg.begin[s], k0 = kseg.begin[s];
         Heads h;
@@ -95,6 +99,15 @@ void cpu_attention_bwd(Isa isa, const Ctx& ctx, Tensor dq, Tensor dk, Tensor dv,
         h.scale = static_cast<float>(scale);
         return h;
     };
+    // One head a thread where that keeps the threads busy: less work, the same bits.
+    const int64_t pieces = qseg.n * NH, threads = ctx.pool->threads();
+    const bool busy = pieces % threads == 0 || pieces >= 4 * threads;
+    if (type == 1 && t.attention_bwd_bf16 != nullptr && busy && longest * HD <= kOnePassElements) {
+        ctx.pool->parallel_for(pieces, [&](int64_t i, int thread) {
+            t.attention_bwd_bf16(heads(i / NH, i % NH), scratch.of(thread));
+        });
+        return;
+    }
     for_each_block(ctx, kseg, NH, t.attention_rows,
                    [&](int64_t s, int64_t n, int64_t begin, int64_t end, int thread) {
                        t.attention_bwd_kv[type](heads(s, n), begin, end, scratch.of(thread));

@@ -107,7 +107,7 @@ int64_t matmul_scratch_bytes(const ScratchNeed& need) {
         if (isa > best_isa()) break;
         const kernel::MatmulTable& t = matmul_table(isa);
         floats = std::max({floats, t.product_floats, t.packed.product_floats,
-                           attention_floats(t, need.head_dim)});
+                           attention_bwd_floats(t, need.head_dim, need.rows)});
         if (t.onednn_f32) {
             floats = std::max(floats, library_floats(std::max(need.rows, need.width)));
         }

@@ -95,6 +95,10 @@ struct MatmulTable {
     void (*attention_fwd[2])(const Heads& h, int64_t begin, int64_t end, float* scratch) = {};
     void (*attention_bwd_q[2])(const Heads& h, int64_t begin, int64_t end, float* scratch) = {};
     void (*attention_bwd_kv[2])(const Heads& h, int64_t begin, int64_t end, float* scratch) = {};
+    // All gradients of one head of one segment in one pass over bf16 operands, with the bits of
+    // bwd_kv and bwd_q; null where there is none. Its scratch grows with the rows of q.
+    void (*attention_bwd_bf16)(const Heads& h, float* scratch) = nullptr;
+    int64_t (*attention_bwd_floats)(int64_t head_dim, int64_t Sq) = nullptr;
     // delta[s * NH + n] = sum_d dout o over rows [begin, end) of (S, NH*HD)
     void (*attention_delta[2])(float* delta, const void* dout, const void* o, int64_t NH,
                                int64_t HD, int64_t begin, int64_t end) = {};

@@ -21,6 +21,17 @@ namespace vt {
     return t.attention_bf16_floats == nullptr ? all : std::max(all, t.attention_bf16_floats(HD));
 }
 
+// Rows of q times head width that the one-pass backward takes (8 MiB of f32 sums a thread).
+inline constexpr int64_t kOnePassElements = int64_t{2} << 20;
+
+/// Scratch floats of one thread for attention's backward over segments of at most Sq rows of q.
+[[nodiscard]] inline int64_t attention_bwd_floats(const kernel::MatmulTable& t, int64_t HD,
+                                                  int64_t Sq) {
+    const int64_t floats = attention_floats(t, HD);
+    if (t.attention_bwd_floats == nullptr || HD == 0) return floats;
+    return std::max(floats, t.attention_bwd_floats(HD, std::min(Sq, kOnePassElements / HD)));
+}
+
 void cpu_linear_fwd(Isa isa, const Ctx& ctx, Tensor y, Tensor pre, CTensor x, CTensor w, CTensor b,
                     Epilogue f);
 void cpu_linear_bwd_input(Isa isa, const Ctx& ctx, Tensor dx, CTensor dy, CTensor w, CTensor pre,

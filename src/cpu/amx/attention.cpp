@@ -219,8 +219,20 @@ struct Statistics {
         return stride == 0 ? load_native(x) : splat_native(x[k * stride]);
     }
 };
+// Besides, where `rows` is not null, ds goes there as rows of an A operand whose summed index is
+// the lane, `steps` steps of 32 lanes, from lane `lane`; lanes that `there` lacks are zero.
+struct Rows {
+    uint16_t* data = nullptr;
+    int64_t steps = 0, lane = 0;
+    __mmask16 there = 0;
+    [[nodiscard]] VT_INLINE uint16_t* at(int64_t k) const {
+        return data + (k / kSide * steps + lane / kStep) * kPanelStep + k % kSide * kStep +
+               lane % kStep;
+    }
+};
 VT_INLINE void gradient_step(uint16_t* p, uint16_t* ds, int64_t half, const float* s,
-                             const float* dp, int64_t K, NF scale, const Statistics& stat) {
+                             const float* dp, int64_t K, NF scale, const Statistics& stat,
+                             const Rows& rows) {
     for (int64_t k = 0; k < round_to(K, kStep); k += 2) {
         NF e[2] = {}, g[2] = {};
 #pragma GCC unroll 2
@@ -232,6 +244,13 @@ VT_INLINE void gradient_step(uint16_t* p, uint16_t* ds, int64_t half, const floa
         }
         if (p != nullptr) _mm512_storeu_si512(pair_at(p, k, half), round_pair(e[0], e[1]));
         _mm512_storeu_si512(pair_at(ds, k, half), round_pair(g[0], g[1]));
+        if (rows.data == nullptr) continue;
+        // a lane that is only padding may hold anything, and 0 times infinity would be seen
+        const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+            _mm512_maskz_mov_ps(rows.there, g[1]), _mm512_maskz_mov_ps(rows.there, g[0])));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows.at(k)), _mm512_castsi512_si256(both));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows.at(k + 1)),
+                            _mm512_extracti64x4_epi64(both, 1));
     }
 }
 
@@ -278,7 +297,7 @@ void attention_bwd_q(const Heads& h, int64_t begin, int64_t end, float* scratch)
         for (int64_t i = 0; i < lanes; i += 16) {
             const int64_t panel = i / kSide * kTile * kSide, at = panel + i % kSide;
             gradient_step(nullptr, b.ds + panel, i % kSide / 16, b.s + at, b.dp + at, K, scale,
-                          {b.first + i, b.second + i, 0});
+                          {b.first + i, b.second + i, 0}, {});
         }
         pack_turned(b.tile0, k, h.ld, K, HD);
         panels(b.out0, depth, b.tile0, b.ds, kTile * kSide, HD, lanes, steps, false);
@@ -287,14 +306,26 @@ void attention_bwd_q(const Heads& h, int64_t begin, int64_t end, float* scratch)
     unpack(static_cast<uint16_t*>(h.dq) + begin * h.ld, h.ld, b.out0, depth, rows, HD, b.first);
 }
 
+// Where a pass over blocks of keys leaves dq: sums dq[d / 32][row][d % 32], `depth` rounded up.
+struct Queries {
+    float* dq = nullptr;                          // null: not asked for
+    uint16_t *turned = nullptr, *rows = nullptr;  // of k (B operand), of ds (A operand)
+    int64_t length = 0;                           // rows of a panel of dq
+};
+
 // dk and dv of key rows [begin, end): the lanes are keys, tiles of queries pass by.
-void attention_bwd_kv(const Heads& h, int64_t begin, int64_t end, float* scratch) {
-    const TileSetup tiles;
+void keys_block(const Heads& h, int64_t begin, int64_t end, const Backward& b, const Queries& out) {
     const int64_t rows = end - begin, lanes = round_to(rows, kSide), HD = h.HD;
-    const int64_t depth = round_to(HD, kStep);
-    const Backward b(scratch, depth);
-    pack_lanes(b.lanes0, static_cast<const uint16_t*>(h.k) + begin * h.ld, h.ld, rows, HD);
+    const int64_t depth = round_to(HD, kStep), key_steps = lanes / kStep;
+    const auto* keys = static_cast<const uint16_t*>(h.k) + begin * h.ld;
+    pack_lanes(b.lanes0, keys, h.ld, rows, HD);
     pack_lanes(b.lanes1, static_cast<const uint16_t*>(h.v) + begin * h.ld, h.ld, rows, HD);
+    for (int64_t d = 0; out.dq != nullptr && d < HD; d += kSide) {
+        for (int64_t k = 0; k < lanes; k += kStep) {
+            pack_b_across(out.turned + (d / kSide * key_steps + k / kStep) * kPanelStep,
+                          keys + k * h.ld + d, h.ld, HD - d, rows - k);
+        }
+    }
     clear(b.out0, depth * lanes);
     clear(b.out1, depth * lanes);
     const NF scale = splat_native(h.scale * kLog2E);
@@ -308,13 +339,18 @@ void attention_bwd_kv(const Heads& h, int64_t begin, int64_t end, float* scratch
         panels(b.dp, kTile, b.tile1, b.lanes1, depth * kSide, Q, lanes, depth / kStep, true);
         for (int64_t i = 0; i < lanes; i += 16) {
             const int64_t panel = i / kSide * kTile * kSide, at = panel + i % kSide;
+            const auto there = static_cast<__mmask16>(first(rows - i));
             gradient_step(b.p + panel, b.ds + panel, i % kSide / 16, b.s + at, b.dp + at, Q, scale,
-                          {h.lse_in + q0 * h.ld_stat, h.delta + q0 * h.ld_stat, h.ld_stat});
+                          {h.lse_in + q0 * h.ld_stat, h.delta + q0 * h.ld_stat, h.ld_stat},
+                          {out.rows, key_steps, i, there});
         }
         pack_turned(b.tile0, q, h.ld, Q, HD);
         panels(b.out0, depth, b.tile0, b.ds, kTile * kSide, HD, lanes, steps, false);
         pack_turned(b.tile1, dout, h.ld, Q, HD);
         panels(b.out1, depth, b.tile1, b.p, kTile * kSide, HD, lanes, steps, false);
+        if (out.dq == nullptr) continue;
+        panels(out.dq + q0 * kSide, out.length, out.rows, out.turned, lanes * kSide, Q, depth,
+               key_steps, begin == 0);
     }
     for (int64_t i = 0; i < lanes; ++i) {
         b.first[i] = h.scale;
@@ -323,12 +359,45 @@ void attention_bwd_kv(const Heads& h, int64_t begin, int64_t end, float* scratch
     unpack(static_cast<uint16_t*>(h.dk) + begin * h.ld, h.ld, b.out0, depth, rows, HD, b.first);
     unpack(static_cast<uint16_t*>(h.dv) + begin * h.ld, h.ld, b.out1, depth, rows, HD, b.second);
 }
+void attention_bwd_kv(const Heads& h, int64_t begin, int64_t end, float* scratch) {
+    const TileSetup tiles;
+    keys_block(h, begin, end, Backward(scratch, round_to(h.HD, kStep)), {});
+}
+
+// All three gradients of one head in one pass: scores and their gradient are computed once where
+// attention_bwd_q and attention_bwd_kv compute them twice, five products instead of seven. dq sums
+// over keys in the same groups of 32 in the same order, so the bits are those of the two.
+void attention_bwd(const Heads& h, float* scratch) {
+    const TileSetup tiles;
+    const int64_t HD = h.HD, depth = round_to(HD, kStep);
+    const Backward b(scratch, depth);
+    Queries out;
+    out.turned = b.tile1 + kTile * depth;
+    out.rows = out.turned + kLanes * depth;
+    out.dq = reinterpret_cast<float*>(out.rows + kTile * kLanes);
+    out.length = round_to(h.Sq, kSide);
+    if (h.Sk == 0) clear(out.dq, out.length * depth);
+    for (int64_t k = 0; k < h.Sk; k += kLanes) {
+        keys_block(h, k, h.Sk - k < kLanes ? h.Sk : k + kLanes, b, out);
+    }
+    for (int64_t r = 0; r < h.Sq; ++r) {
+        each_block(HD, [&](int64_t d, auto w) VT_INLINE_LAMBDA {
+            const float* sums = out.dq + d / kSide * out.length * kSide + r * kSide + d % kSide;
+            store(static_cast<uint16_t*>(h.dq) + r * h.ld + d, load(sums, Whole{}) * splat(h.scale),
+                  w);
+        });
+    }
+}
 
 // What Backward lays out, which is more than the forward needs; bf16 elements are half a float.
 int64_t own_floats(int64_t HD) {
     const int64_t depth = round_to(HD, kStep);
     return 2 * kTile * kLanes + 2 * depth * kLanes + 2 * kLanes +
            (2 * kLanes * depth + 2 * kTile * kLanes + 2 * kTile * depth) / 2;
+}
+int64_t one_pass_floats(int64_t HD, int64_t Sq) {
+    const int64_t depth = round_to(HD, kStep);
+    return own_floats(HD) + (kLanes * depth + kTile * kLanes) / 2 + round_to(Sq, kSide) * depth;
 }
 
 }  // namespace
@@ -338,6 +407,8 @@ void fill_attention(kernel::MatmulTable& t) {
     t.attention_fwd[1] = attention_fwd;
     t.attention_bwd_q[1] = attention_bwd_q;
     t.attention_bwd_kv[1] = attention_bwd_kv;
+    t.attention_bwd_bf16 = attention_bwd;
+    t.attention_bwd_floats = one_pass_floats;
 }
 
 }  // namespace vt::VT_ISA

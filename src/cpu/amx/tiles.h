@@ -30,8 +30,13 @@ class TileSetup {
             config[48 + i] = 16;      // rows
         }
         _tile_loadconfig(config);
+        asm volatile("" ::: "memory");
     }
-    ~TileSetup() { _tile_release(); }
+    // work in memory may not be moved past the release, whose asm names no memory
+    ~TileSetup() {
+        asm volatile("" ::: "memory");
+        _tile_release();
+    }
     TileSetup(const TileSetup&) = delete;
     TileSetup& operator=(const TileSetup&) = delete;
 };
