@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ops/optimize.h on the CPU.
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/rows.h"
@@ -50,7 +51,12 @@ void ema_update(const Table& k, const Ctx& ctx, Tensor e, CTensor p, CTensor dec
                 CTensor scalars) {
     if (scalars.as<float>()[kStepSkip] != 0) return;
     const float rate = 1.0F - decay.as<float>()[0];
+    if (rate == 0) return;
     each_elements(ctx, e.numel(), [&](int64_t begin, int64_t end) {
+        if (rate == 1) {  // e - (e - p) would round
+            std::copy(p.as<float>() + begin, p.as<float>() + end, e.as<float>() + begin);
+            return;
+        }
         k.ema(e.as<float>(), p.as<float>(), rate, begin, end);
     });
 }

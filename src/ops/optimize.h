@@ -36,7 +36,8 @@ void adamw(const Ctx& ctx, Tensor p, Tensor m, Tensor v, Tensor low, CTensor g, 
 /// sum[0] += sum_i x[i]^2 in f64, fixed order. sum acc (1) f64, x in (n) f32.
 void sumsq(const Ctx& ctx, Tensor sum, CTensor x);
 
-/// e -= (1 - decay) (e - p) unless scalars[kStepSkip]; decay in memory.
+/// e -= (1 - decay) (e - p) unless scalars[kStepSkip]; decay in memory. Decay 0 gives p itself and
+/// decay 1 leaves e as it is, bit for bit.
 /// e in and out (n) f32; p in (n) f32; decay in (1) f32
 void ema_update(const Ctx& ctx, Tensor e, CTensor p, CTensor decay, CTensor scalars);
 

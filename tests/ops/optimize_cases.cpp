@@ -70,15 +70,22 @@ void add_optimize_cases(std::vector<Case>& cases) {
         c.bench = n > 100000;
         cases.push_back(std::move(c));
     }
-    for (const bool skip : {false, true}) {
+    const struct {
+        const char* name;
+        bool skip;
+        double decay;
+    } kinds[] = {
+        {"", false, 0.999}, {" skip", true, 0.999}, {" copy", false, 0}, {" rest", false, 1}};
+    for (const auto& [name, skip, decay] : kinds) {
         for (const int64_t n : {1, 37, 1030, 16 << 20}) {
-            if (skip && n > 1000) continue;
-            Case c("ema_update", fmt::format("n{}{}", n, skip ? " skip" : ""), kF32);
+            if (*name != 0 && n > 1000) continue;
+            Case c("ema_update", fmt::format("n{}{}", n, name), kF32);
             const int e =
                 c.acc("e", {n}, kF32,
-                      skip ? exact("a skipped step changes nothing")
-                           : within("difference, product, sum", kF32, {{3, kU32, Mag::kAbs}}));
-            const int p = c.in("p", {n}, kF32), d = c.in("decay", {1}, kF32, values({0.999}));
+                      skip || decay == 0 || decay == 1
+                          ? exact("a skipped step changes nothing; a copy is one; rest is rest")
+                          : within("difference, product, sum", kF32, {{3, kU32, Mag::kAbs}}));
+            const int p = c.in("p", {n}, kF32), d = c.in("decay", {1}, kF32, values({decay}));
             const int s = c.in("scalars", {kNumStepScalars}, kF32, scalars(skip));
             c.call = [=](const Ctx& ctx, const Args& a) {
                 ema_update(ctx, a[e], a[p], a[d], a[s]);

@@ -34,8 +34,11 @@ void sumsq(const Ctx& /*ctx*/, Tensor sum, CTensor x) {
 
 void ema_update(const Ctx& /*ctx*/, Tensor e, CTensor p, CTensor decay, CTensor scalars) {
     if (get(scalars, kStepSkip) != 0) return;
+    const double d = get(decay, 0);
     for (int64_t i = 0; i < e.numel(); ++i) {
-        put(e, i, get(e, i) - (1 - get(decay, 0)) * (get(e, i) - get(p, i)));
+        if (d == 0) put(e, i, get(p, i));
+        if (d == 0 || d == 1) continue;
+        put(e, i, get(e, i) - (1 - d) * (get(e, i) - get(p, i)));
     }
 }
 
