@@ -128,9 +128,13 @@ std::string weights_kind(const CheckpointReader& checkpoint, const fs::path& dir
     } else {
         char* end = nullptr;
         const double wanted = std::strtod(ema.c_str(), &end);
-        for (size_t k = 0; k < decays.size() && *end == 0; ++k) {
-            if (std::strtod(decays[k].c_str(), nullptr) == wanted) return "ema" + std::to_string(k);
+        // a definition ("0.9999 diffusers"), or a decay that only one average has
+        std::vector<size_t> alike;
+        for (size_t k = 0; k < decays.size(); ++k) {
+            if (decays[k] == ema) return "ema" + std::to_string(k);
+            if (*end == 0 && std::strtod(decays[k].c_str(), nullptr) == wanted) alike.push_back(k);
         }
+        if (alike.size() == 1) return "ema" + std::to_string(alike.front());
     }
     raise(Fault::kUser, fmt::format("--ema {}, but {} holds {} EMAs", ema, dir.string(), count),
           count == 0 ? std::string("leave --ema out")
@@ -145,8 +149,10 @@ void add_ckpt_weights_commands(CLI::App& ckpt, Work& work) {
     ex->add_option("--checkpoint", a->checkpoint, "a step-N folder, or a run's folder (its newest)")
         ->required();
     ex->add_option("--out", a->out, "new folder: config.json and safetensors")->required();
-    ex->add_option("--ema", a->ema,
-                   "this EMA: its number as in optim.ema_decay from 0, or its decay (0.999)");
+    ex->add_option(
+        "--ema", a->ema,
+        "this EMA: its number from 0, as optim.ema_decay and then optim.ema list them, or "
+        "its decay (0.999)");
     ex->add_option("--dtype", a->dtype, "of the tensors not kept in fp32")
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->capture_default_str();

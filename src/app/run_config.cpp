@@ -71,23 +71,8 @@ void validate(const RunConfig& c, const Origins& origins) {
                    "global_batch_size must be start plus a multiple of increment");
         }
     }
-    if (c.optim.lr_warmup_iters > c.run.train_iters) {
-        refuse(origins, {"optim.lr_warmup_iters", "run.train_iters"},
-               fmt::format("optim.lr_warmup_iters = {} is larger than run.train_iters = {}",
-                           c.optim.lr_warmup_iters, c.run.train_iters),
-               "the learning rate would never reach optim.lr");
-    }
-    if (c.optim.lr_decay_iters != 0 && c.optim.lr_decay_iters <= c.optim.lr_warmup_iters) {
-        refuse(origins, {"optim.lr_decay_iters", "optim.lr_warmup_iters"},
-               fmt::format("[optim] lr_decay_iters = {} must be larger than lr_warmup_iters = {}",
-                           c.optim.lr_decay_iters, c.optim.lr_warmup_iters),
-               "it is the step at which the decay ends; 0 stands for run.train_iters");
-    }
-    if (c.optim.min_lr > c.optim.lr) {
-        refuse(
-            origins, {"optim.min_lr", "optim.lr"},
-            fmt::format("[optim] min_lr = {} is larger than lr = {}", c.optim.min_lr, c.optim.lr),
-            "the cosine decays from lr to min_lr");
+    for (const Conflict& x : conflicts(c.optim, c.run.train_iters)) {
+        refuse(origins, x.keys, x.rule, x.hint);
     }
     for (const Conflict& x : conflicts(c.objective)) refuse(origins, x.keys, x.rule, x.hint);
     check_sampling(c, origins);
@@ -112,14 +97,6 @@ void validate(const RunConfig& c, const Origins& origins) {
         refuse(origins, {"log.eval_interval"},
                fmt::format("log.eval_interval = {} but data.valid is empty", c.log.eval_interval),
                "set data.valid to shards kept out of training, or eval_interval = 0");
-    }
-    for (size_t i = 0; i < c.optim.ema_decay.size(); ++i) {
-        for (size_t j = 0; j < i; ++j) {
-            if (c.optim.ema_decay[i] != c.optim.ema_decay[j]) continue;
-            refuse(origins, {"optim.ema_decay"},
-                   fmt::format("optim.ema_decay holds {} twice", c.optim.ema_decay[i]),
-                   "averages are named by their decay");
-        }
     }
 }
 

@@ -88,7 +88,7 @@ std::string load_weights(const fs::path& dir, const std::string& which, ParamSto
     if ((kind != "model" && kind.rfind("ema", 0) != 0) || which == "model" || !has(kind)) {
         raise(Fault::kUser,
               fmt::format("--weights {}: {} has no such tensors", which, dir.string()),
-              "one of: auto, raw, ema0, ema1, ... as optim.ema_decay lists them");
+              "one of: auto, raw, ema0, ema1, ... as optim.ema_decay, then optim.ema list them");
     }
     std::vector<StateTensor> wanted;
     for (size_t i = 0; i < store.table().size(); ++i) {

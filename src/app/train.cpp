@@ -63,6 +63,14 @@ void print_ops(const RunConfig& c, const RunPlan& p) {
 
 void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     say("parameters: {} in {} tensors", p.parameters, p.tensors);
+    for (const RunPlan::GroupRow& g : p.groups) {
+        if (g.name == "frozen") {
+            say("  {:<28}{:>12} in {:>4} tensors", g.name, g.parameters, g.tensors);
+        } else {
+            say("  {:<28}{:>12} in {:>4} tensors, peak lr {}, weight decay {} in {}", g.name,
+                g.parameters, g.tensors, g.lr, g.weight_decay, g.decayed);
+        }
+    }
     say("memory by category (declared; taken at start, none of size later):");
     for (int i = 0; i < kNumMemCategories; ++i) {
         const int64_t b = p.bytes.at(static_cast<size_t>(i));

@@ -55,6 +55,8 @@ struct Weights {
     std::vector<CTensor> operand;
     std::vector<CTensor> master;  // f32 (f64 in tests)
 };
-using Grads = std::vector<Tensor>;  // f32 accumulators in table order
+// f32 accumulators in table order. Those of matrices that are not trained are absent: the backward
+// pass leaves their products out.
+using Grads = std::vector<Tensor>;
 
 }  // namespace vt

@@ -2,6 +2,8 @@
 #include "model/store.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace vt {
 
@@ -25,14 +27,48 @@ void ParamStore::declare() {
         const bool copied = row.matmul && precision_.operand != precision_.stat;
         copy_.push_back(copied ? weights_arena_->alloc(row.name, row.shape, precision_.operand)
                                : Tensor{});
-        if (train_) grads_.push_back(grads_arena_->alloc(row.name, row.shape, precision_.stat));
     }
     weights_ = weights_of(master_);
-    if (train_ && !grads_.empty()) {
-        flat_grads_ =
-            Tensor(grads_.front().data, {div_exact(grads_arena_->mark(), size_of(precision_.stat))},
-                   precision_.stat);
+    if (train_ && !table_.empty()) declare_grads();
+}
+
+// A matrix that is not trained, and no trained bias beside it: their gradients come of one product.
+bool ParamStore::left_out(size_t i) const {
+    const ParamRow& row = table_[i];
+    if (row.trainable || !row.matmul) return false;
+    constexpr std::string_view kWeight = ".weight";
+    if (!row.name.ends_with(kWeight)) return true;
+    const std::string bias = row.name.substr(0, row.name.size() - kWeight.size()) + ".bias";
+    return std::none_of(table_.begin(), table_.end(), [&](const ParamRow& other) {
+        return other.trainable && other.name == bias;
+    });
+}
+
+void ParamStore::declare_grads() {
+    // two pieces in turn, since a norm's weight and bias are written by one call
+    std::array<int64_t, 2> spare{};
+    std::array<Tensor, 2> piece;
+    void* first = nullptr;
+    const auto take = [&](const std::string& name, const Shape& shape) {
+        const Tensor t = grads_arena_->alloc(name, shape, precision_.stat);
+        if (first == nullptr) first = t.data;
+        return t;
+    };
+    for (size_t i = 0; i < table_.size(); ++i) {
+        const ParamRow& row = table_[i];
+        grads_.push_back(row.trainable ? take(row.name, row.shape) : Tensor{});
+        if (row.trainable || left_out(i)) continue;
+        spare.at(i % 2) = std::max(spare.at(i % 2), row.shape.numel());
     }
+    for (size_t k = 0; k < 2; ++k) {
+        if (spare.at(k) > 0) piece.at(k) = take("of rows not trained", {spare.at(k)});
+    }
+    for (size_t i = 0; i < table_.size(); ++i) {
+        if (table_[i].trainable || left_out(i)) continue;
+        grads_[i] = Tensor(piece.at(i % 2).data, table_[i].shape, precision_.stat);
+    }
+    flat_grads_ =
+        Tensor(first, {div_exact(grads_arena_->mark(), size_of(precision_.stat))}, precision_.stat);
 }
 
 void ParamStore::reserve() {

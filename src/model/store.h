@@ -18,7 +18,10 @@ namespace vt {
 //   weights    (kWeights)    a copy in precision.operand of each `matmul` row, only where the
 //                            operand dtype differs from the master's; else the master is the
 //                            operand
-//   gradients  (kGradients)  one accumulator in precision.stat per row; absent without `train`
+//   gradients  (kGradients)  one accumulator in precision.stat per trainable row; absent without
+//                            `train`. Of rows that are not trained, matrices have none (their
+//                            products are left out); what row passes yield for the others on their
+//                            way goes to two spare pieces that nobody reads
 // Until reserve() every tensor is a declaration (null data), which is all that the meta ops need.
 class ParamStore {
   public:
@@ -55,6 +58,8 @@ class ParamStore {
 
   private:
     void declare();
+    [[nodiscard]] bool left_out(size_t i) const;
+    void declare_grads();
     [[nodiscard]] Weights weights_of(const std::vector<Tensor>& master) const;
 
     ParamTable table_;

@@ -122,6 +122,7 @@ void linear_dpre(const Ctx& ctx, const Weights& w, int64_t i, Tensor dpre, CTens
 }
 void linear_dw(const Ctx& ctx, const Grads& g, int64_t i, CTensor dy, CTensor x) {
     const auto k = static_cast<size_t>(i);
+    if (!g[k].present()) return;  // not trained
     linear_bwd_weight(ctx, matrix(g[k]), g[k + 1], dy, x);
 }
 CTensor master(const Weights& w, int64_t i) {

@@ -177,8 +177,8 @@ std::vector<Field> fields(LogOptions& o) {
          .max = 1000},
         {.key = "log.sample_weights",
          .target = &o.sample_weights,
-         .help = "Which weights draw them: raw, ema0, ema1, ... as optim.ema_decay lists them. "
-                 "auto: the first average, or raw where there is none."},
+         .help = "Which weights draw them: raw, ema0, ema1, ... as optim.ema_decay, then "
+                 "optim.ema list them. auto: the first average, or raw where there is none."},
         {.key = "log.sample_negative_prompt",
          .target = &o.sample_negative_prompt,
          .help = "What guidance leads away from, in place of the empty caption. Needs data whose "

@@ -83,7 +83,7 @@ void Trainer::evaluate(int64_t step) {
         store_->refresh_operands(ctx_);
         if (!e) return;
         row.extra.emplace_back(
-            fmt::format("loss ema {}", config_.optim.ema_decay[static_cast<size_t>(k)]), e->loss);
+            fmt::format("loss ema {}", ema_name(optim_->emas()[static_cast<size_t>(k)])), e->loss);
     }
     report(row);
 }
@@ -97,9 +97,9 @@ int64_t Trainer::sample_ema() const {
         if (which == fmt::format("ema{}", k)) return k;
     }
     raise(Fault::kUser,
-          fmt::format("log.sample_weights = \"{}\": optim.ema_decay has {} entries", which,
+          fmt::format("log.sample_weights = \"{}\": [optim] has {} averages", which,
                       optim_->num_ema()),
-          "auto, raw, or ema0, ema1, ... in the order of optim.ema_decay");
+          "auto, raw, or ema0, ema1, ... in the order of optim.ema_decay, then optim.ema");
 }
 
 void Trainer::draw_samples(int64_t step) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Where a run begins: its own newest checkpoint, a path, or nothing; what of it may be adopted.
 // Floor 6.
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
@@ -9,6 +10,7 @@
 #include "core/log.h"
 #include "model/diffusers.h"
 #include "model/registry.h"
+#include "optim/groups.h"
 #include "train/interval.h"
 #include "train/trainer.h"
 
@@ -40,6 +42,14 @@ uint64_t extra_number(const CheckpointInfo& info, const char* key, const std::st
         raise(Fault::kData, fmt::format("{}: {} = '{}' is no number", where, key, text));
     }
     return out;
+}
+
+// "a b c and 40 more"
+std::string some_of(const std::vector<std::string>& names) {
+    constexpr size_t kShown = 6;
+    const size_t n = std::min(names.size(), kShown);
+    std::string out = fmt::format("{}", fmt::join(names.begin(), names.begin() + n, " "));
+    return names.size() > n ? out + fmt::format(" and {} more", names.size() - n) : out;
 }
 
 }  // namespace
@@ -94,30 +104,73 @@ std::optional<fs::path> Trainer::resume_source() {
 
 std::vector<int64_t> Trainer::match_emas(const CheckpointInfo& info,
                                          std::vector<StateTensor>& wanted) const {
-    const std::vector<double>& decays = config_.optim.ema_decay;
+    const std::vector<EmaOptions>& emas = optim_->emas();
     const std::string stored = extra(info, "ema_decay") + ",";
-    std::map<std::string, int64_t> at;  // decay as text -> its number in the checkpoint
+    std::map<std::string, int64_t> at;  // definition -> its number in the checkpoint
     for (size_t begin = 0, end = 0; (end = stored.find(',', begin)) != std::string::npos;
          begin = end + 1) {
         at.emplace(stored.substr(begin, end - begin), static_cast<int64_t>(at.size()));
     }
     std::vector<int64_t> fresh;
     std::vector<std::string> kind;
-    for (size_t k = 0; k < decays.size(); ++k) {
-        const auto found = at.find(fmt::format("{}", decays[k]));
+    for (size_t k = 0; k < emas.size(); ++k) {
+        const auto found = at.find(ema_name(emas[k]));
         if (found == at.end()) fresh.push_back(static_cast<int64_t>(k));
         kind.push_back(found == at.end() ? fmt::format("no-ema{}/", k)
                                          : fmt::format("ema{}/", found->second));
     }
     const std::vector<StateTensor> own = state();
     for (size_t i = 0; i < own.size(); ++i) {
-        for (size_t k = 0; k < decays.size(); ++k) {
+        for (size_t k = 0; k < emas.size(); ++k) {
             const std::string prefix = fmt::format("ema{}/", k);
             if (own[i].name.rfind(prefix, 0) != 0) continue;
             wanted[i].name = kind[k] + own[i].name.substr(prefix.size());
         }
     }
     return fresh;
+}
+
+// Moments that were not loaded: those of averages come later, those of parameters that were frozen
+// then begin at zero now. Any other is missing.
+void Trainer::adopt_moments(const Loaded& loaded) {
+    const CheckpointInfo& info = loaded.info;
+    const std::string where = loaded.dir.string();
+    std::vector<std::string> patterns;
+    for (std::string left = extra(info, "frozen"); !left.empty();) {
+        const size_t end = std::min(left.find('\n'), left.size());
+        patterns.push_back(left.substr(0, end));
+        left.erase(0, end + 1);
+    }
+    const ParamTable then = with_frozen(model_->params(), patterns);
+    const ParamTable& now = store_->table();
+    optim_->decode_starts(extra(info, "moments_from"), where);
+    const int64_t updates = info.step - health_.skipped();
+    std::vector<std::string> thawed, frozen;
+    for (size_t i = 0; i < now.size(); ++i) {
+        if (then[i].trainable && !now[i].trainable) frozen.push_back(now[i].name);
+        if (then[i].trainable || !now[i].trainable) continue;
+        thawed.push_back(now[i].name);
+        optim_->start_moments(ctx_, static_cast<int64_t>(i), updates);
+    }
+    for (const std::string& name : loaded.report.missing) {
+        if (name.rfind("no-ema", 0) == 0) continue;
+        const std::string param = name.substr(name.find('/') + 1);
+        const bool fresh = std::find(thawed.begin(), thawed.end(), param) != thawed.end();
+        if (fresh && name.rfind("adam_", 0) == 0) continue;
+        raise(Fault::kData, fmt::format("{} has no tensor '{}'", where, name));
+    }
+    if (!thawed.empty()) {
+        warn(
+            "{} of {} tensors were frozen in the checkpoint and are trained from here on; their "
+            "moments begin at zero, with a bias correction of their own: {}",
+            thawed.size(), now.size(), some_of(thawed));
+    }
+    if (!frozen.empty()) {
+        warn(
+            "{} of {} tensors were trained in the checkpoint and are frozen from here on; the next "
+            "save no longer holds their moments: {}",
+            frozen.size(), now.size(), some_of(frozen));
+    }
 }
 
 void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas) {
@@ -129,18 +182,15 @@ void Trainer::adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas
         say("weights from {}; optimizer and step start afresh", loaded.dir.string());
         return;
     }
-    for (const std::string& name : loaded.report.missing) {
-        if (name.rfind("no-ema", 0) == 0) continue;
-        raise(Fault::kData, fmt::format("{} has no tensor '{}'", loaded.dir.string(), name));
-    }
     if (const std::string health = extra(info, "health"); !health.empty()) health_.decode(health);
     say("resumed from {}: step {}, {} samples consumed", loaded.dir.string(), info.step,
         info.cursor);
+    adopt_moments(loaded);
     if (loader_ == nullptr) adopt_stream(info, loaded.dir.string());  // a rollback leaves it alone
     for (const int64_t k : fresh_emas) {
         optim_->start_ema(ctx_, *store_, k);
         say("the average with decay {} is not in the checkpoint: it starts from the weights",
-            config_.optim.ema_decay[static_cast<size_t>(k)]);
+            ema_name(optim_->emas()[static_cast<size_t>(k)]));
     }
 }
 
@@ -160,7 +210,8 @@ void Trainer::restore(const std::optional<fs::path>& source) {
     const bool anew = config_.checkpoint.resume == "none";
     run_id_ = new_run_id();
     std::vector<StateTensor> wanted = state();
-    // Imports hold nothing else, and optim.ema_decay may have changed; adopt() tells them apart.
+    // Imports hold nothing else, and averages or optim.freeze may have changed; adopt() tells them
+    // apart.
     for (StateTensor& t : wanted) t.optional = t.name.rfind("model/", 0) != 0;
     if (source) {
         const CheckpointInfo info = read_info(*source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "train/step.h"
 
+#include <array>
 #include <cmath>
 
 #include "ops/ops.h"
@@ -51,7 +52,9 @@ Step::Step(const RunConfig& config, Model& model, ParamStore& store, OptimState&
 
 void Step::declare() {
     slots_.clear();
-    scalars_ = memory_.scratch.alloc("step scalars", {kNumStepScalars}, DType::kF32);
+    // a row for each start of moments, at most one a tensor
+    const auto rows = static_cast<int64_t>(store_.table().size());
+    scalars_ = memory_.scratch.alloc("step scalars", {rows, kNumStepScalars}, DType::kF32);
     decays_ = memory_.scratch.alloc("ema decays", {optim_.num_ema()}, DType::kF32);
     norm_ = memory_.scratch.alloc("gradient norm", {1}, DType::kF64);
 }
@@ -87,7 +90,7 @@ StepResult Step::run(const Ctx& ctx, const StepBatch& batch, const StepStart& st
 double Step::norm_squared(const Ctx& ctx) {
     fill(ctx, norm_, 0);
     for (size_t i = 0; i < store_.grads().size(); ++i) {
-        if (model_.params()[i].trainable) sumsq(ctx, norm_, store_.grads()[i]);
+        if (store_.table()[i].trainable) sumsq(ctx, norm_, store_.grads()[i]);
     }
     std::vector<double> squares(1);
     download(ctx, squares, norm_);
@@ -144,21 +147,31 @@ double Step::micro(const Ctx& ctx, const MicroBatch& m, double denominator, Step
 
 void Step::update(const Ctx& ctx, const StepStart& start, StepResult& r) {
     const OptimOptions& o = config_.optim;
-    r.lr = learning_rate(o, start.step, config_.run.train_iters);
+    r.lr = learning_rate(o, {start.step, draws_.first + draws_.count}, config_.run.train_iters);
     // as torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm harmless
     const double clip = o.clip_grad > 0 ? std::min(1.0, o.clip_grad / (r.grad_norm + 1e-6)) : 1.0;
-    std::vector<float> s(kNumStepScalars, 0.0F);
-    const auto t = static_cast<double>(start.updates + 1);
-    s[kStepLr] = static_cast<float>(r.lr);
-    s[kStepClip] = static_cast<float>(clip);
-    s[kStepSkip] = r.verdict == Verdict::kGood ? 0.0F : 1.0F;
-    s[kStepBias1] = static_cast<float>(1 - std::pow(o.adam_beta1, t));
-    s[kStepBias2] = static_cast<float>(1 - std::pow(o.adam_beta2, t));
-    upload(ctx, scalars_, s);
-    std::vector<float> decays;
-    for (const double d : o.ema_decay) decays.push_back(static_cast<float>(d));
-    upload(ctx, decays_, decays);
+    numbers_.clear();
+    for (const int64_t began : optim_.starts()) {
+        std::array<float, kNumStepScalars> s{};
+        const auto t = static_cast<double>(start.updates + 1 - began);
+        s[kStepLr] = static_cast<float>(r.lr);
+        s[kStepClip] = static_cast<float>(clip);
+        s[kStepSkip] = r.verdict == Verdict::kGood ? 0.0F : 1.0F;
+        s[kStepBias1] = static_cast<float>(1 - std::pow(o.adam_beta1, t));
+        s[kStepBias2] = static_cast<float>(1 - std::pow(o.adam_beta2, t));
+        numbers_.insert(numbers_.end(), s.begin(), s.end());
+    }
+    upload(ctx, scalars_.rows(0, static_cast<int64_t>(optim_.starts().size())), numbers_);
+    numbers_.clear();
+    for (const EmaOptions& e : optim_.emas()) {
+        numbers_.push_back(static_cast<float>(ema_decay_at(e, start.step)));
+    }
+    upload(ctx, decays_, numbers_);
     optim_.update(ctx, store_, scalars_, decays_);
+    for (int64_t k = 0; k < optim_.num_ema(); ++k) {
+        const int64_t adopt = optim_.emas()[static_cast<size_t>(k)].adopt_step;
+        if (adopt == start.step) optim_.adopt_ema(ctx, store_, k);
+    }
 }
 
 }  // namespace vt

@@ -103,6 +103,7 @@ class Step {
     StepDraws draws_;  // of the last run()
     BatchSlots slots_;
     Tensor scalars_, decays_, norm_;
+    std::vector<float> numbers_;  // what goes into the first two; kept, so that a step takes none
 };
 
 }  // namespace vt

@@ -8,6 +8,7 @@
 #include "data/facts.h"
 #include "fault/signal.h"
 #include "model/registry.h"
+#include "optim/groups.h"
 #include "prof/machine.h"
 #include "train/environment.h"
 #include "train/interval.h"
@@ -36,8 +37,13 @@ Trainer::Trainer(const TrainerInput& input)
     if (in_.begin == 0) in_.begin = seconds_now();
     const Precision precision = make_precision(config_.run.precision, config_.model);
     model_ = make_model(config_.model, in_.train.facts(), precision);
-    store_ = std::make_unique<ParamStore>(model_->params(), precision, true);
-    optim_ = std::make_unique<OptimState>(model_->params(), config_.optim, precision.stat);
+    naming_keys(config_, {"optim.freeze"}, [&] {
+        store_ = std::make_unique<ParamStore>(with_frozen(model_->params(), config_.optim.freeze),
+                                              precision, true);
+    });
+    naming_keys(config_, {"optim.groups"}, [&] {
+        optim_ = std::make_unique<OptimState>(store_->table(), config_.optim, precision.stat);
+    });
     step_ = std::make_unique<Step>(config_, *model_, *store_, *optim_, memory_, in_.world);
     if (in_.valid != nullptr && config_.log.eval_interval > 0) {
         validator_ = std::make_unique<Validator>(config_, *model_, *in_.valid, memory_);
@@ -146,6 +152,7 @@ const RunPlan& Trainer::plan() {
     rehearse(ctx);
     plan_.parameters = count_elements(model_->params());
     plan_.tensors = static_cast<int64_t>(model_->params().size());
+    plan_.groups = plan_groups();
     const auto add = [&](const Arena& a) {
         plan_.bytes.at(static_cast<size_t>(a.category())) += a.high_water();
         plan_.total_bytes += a.high_water();
@@ -158,6 +165,32 @@ const RunPlan& Trainer::plan() {
     }
     plan_.activations = memory_.activations.high_water_list();
     return plan_;
+}
+
+std::vector<RunPlan::GroupRow> Trainer::plan_groups() const {
+    const OptimOptions& o = config_.optim;
+    if (o.groups.empty() && o.freeze.empty()) return {};
+    std::vector<RunPlan::GroupRow> out;
+    for (const ParamGroup& g : o.groups) {
+        out.push_back({.name = fmt::format("{}", fmt::join(g.params, " ")),
+                       .lr = g.lr.value_or(o.lr * g.lr_scale)});
+    }
+    out.push_back({.name = "others", .lr = o.lr});
+    out.push_back({.name = "frozen"});
+    const ParamTable& table = store_->table();
+    const std::vector<int64_t> group = groups_of(table, o);
+    const std::vector<AdamW> hyper = adamw_of(table, o);
+    for (size_t i = 0; i < table.size(); ++i) {
+        const size_t others = o.groups.size();
+        const size_t k = group[i] < 0 ? others : static_cast<size_t>(group[i]);
+        RunPlan::GroupRow& row = out[table[i].trainable ? k : others + 1];
+        ++row.tensors;
+        row.parameters += table[i].shape.numel();
+        if (!table[i].trainable || hyper[i].weight_decay == 0) continue;
+        ++row.decayed;
+        row.weight_decay = hyper[i].weight_decay;
+    }
+    return out;
 }
 
 // Is it worth and possible to keep a copy of the state for saves beside training?
@@ -180,8 +213,10 @@ std::vector<StateTensor> Trainer::state() const {
                 {.name = kind + "/" + table[i].name, .global = t.shape, .local = t, .rect = {}});
         };
         add("model", store_->master()[i]);
-        add("adam_m", optim_->m()[i]);
-        add("adam_v", optim_->v()[i]);
+        if (optim_->m()[i].present()) {
+            add("adam_m", optim_->m()[i]);
+            add("adam_v", optim_->v()[i]);
+        }
         for (int64_t k = 0; k < optim_->num_ema(); ++k) {
             add(fmt::format("ema{}", k), optim_->ema(k)[i]);
         }
@@ -364,21 +399,28 @@ void Trainer::rescuing(int64_t done, const std::function<void()>& work) {
 
 CheckpointInfo Trainer::checkpoint_info(int64_t step) const {
     const std::array<int64_t, 4> shape = in_.train.shapes().front();  // what sampling defaults to
-    CheckpointInfo info{
-        .step = step,
-        .cursor = cursor_,
-        .config = in_.config_text,
-        .facts_json = facts_json(in_.train.facts()),
-        .data_fingerprint = in_.train.fingerprint(),
-        .mesh = in_.mesh,
-        .build = VTRAIN_BUILD,
-        .instruction_path = in_.backend.instruction_path,
-        .run_id = run_id_,
-        .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))},
-                  {"ema_decay", fmt::format("{}", fmt::join(config_.optim.ema_decay, ","))},
-                  {"health", health_.encode()},
-                  {"loss", fmt::format("{}", last_loss_)}}};
+    std::vector<std::string> ema_names;
+    for (const EmaOptions& e : optim_->emas()) ema_names.push_back(ema_name(e));
+    CheckpointInfo info{.step = step,
+                        .cursor = cursor_,
+                        .config = in_.config_text,
+                        .facts_json = facts_json(in_.train.facts()),
+                        .data_fingerprint = in_.train.fingerprint(),
+                        .mesh = in_.mesh,
+                        .build = VTRAIN_BUILD,
+                        .instruction_path = in_.backend.instruction_path,
+                        .run_id = run_id_,
+                        .extra = {{"shape", fmt::format("{}", fmt::join(shape, ","))},
+                                  {"ema_decay", fmt::format("{}", fmt::join(ema_names, ","))},
+                                  {"health", health_.encode()},
+                                  {"loss", fmt::format("{}", last_loss_)}}};
     if (!origin_.empty()) info.extra["started_from"] = origin_;
+    if (const std::vector<std::string>& freeze = config_.optim.freeze; !freeze.empty()) {
+        info.extra["frozen"] = fmt::format("{}", fmt::join(freeze, "\n"));
+    }
+    if (const std::string from = optim_->encode_starts(); !from.empty()) {
+        info.extra["moments_from"] = from;
+    }
     if (order_origin_ > 0) info.extra["order_origin"] = fmt::format("{}", order_origin_);
     if (const BadLedger met = loader_->ledger(); met.total() > 0) {
         info.extra["bad_samples"] = met.text();

@@ -58,6 +58,15 @@ struct StepObserver {
 // What a run will take, known before anything is allocated.
 struct RunPlan {
     int64_t parameters = 0, tensors = 0;
+    // How parameters are trained: frozen ones, each of optim.groups, the rest. Empty if all alike.
+    struct GroupRow {
+        std::string name;  // its patterns; "frozen", "others"
+        int64_t parameters = 0, tensors = 0;
+        double lr = 0;            // at the peak
+        double weight_decay = 0;  // the largest of its tensors'
+        int64_t decayed = 0;      // tensors that decay
+    };
+    std::vector<GroupRow> groups;
     std::array<int64_t, kNumMemCategories> bytes{};  // by category
     int64_t total_bytes = 0;
     struct ShapeRow {
@@ -98,10 +107,11 @@ class Trainer {
     void allocate();
     [[nodiscard]] std::optional<fs::path> resume_source();
     void restore(const std::optional<fs::path>& source);
-    /// Renames the EMAs in `wanted` to those of equal decay in the checkpoint; returns the numbers
-    /// of those it lacks.
+    /// Renames the EMAs in `wanted` to those of equal definition in the checkpoint; returns the
+    /// numbers of those it lacks.
     std::vector<int64_t> match_emas(const CheckpointInfo& info,
                                     std::vector<StateTensor>& wanted) const;
+    void adopt_moments(const Loaded& loaded);
     void adopt(const Loaded& loaded, const std::vector<int64_t>& fresh_emas);
     void adopt_stream(const CheckpointInfo& info, const std::string& where);
     void note_bad_samples(int64_t step, const StepBatch& batch);
@@ -123,6 +133,7 @@ class Trainer {
     void report(const MetricRow& row);
     [[nodiscard]] std::vector<StateTensor> state() const;
     [[nodiscard]] bool saves_beside() const;
+    [[nodiscard]] std::vector<RunPlan::GroupRow> plan_groups() const;
 
     TrainerInput in_;
     const RunConfig& config_;
