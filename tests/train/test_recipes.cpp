@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Whole runs with groups, frozen parameters, learning rates by samples, and averages of all kinds.
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include <doctest/doctest.h>
 
 #include "model/registry.h"
 #include "optim/groups.h"
+#include "tests/fault/plant.h"
+#include "tests/support/alloc_watch.h"
 #include "tests/train/rig.h"
 
 using namespace vt;
@@ -350,4 +353,104 @@ TEST_CASE("recipe: averages that copy, rest and are adopted") {
     CHECK(kind(adopted, "model") == kind(r, "ema3"));
     CHECK(kind(adopted, "adam_m") == kind(r, "adam_m"));
     CHECK(adopted.loss == r.loss);
+}
+
+namespace {
+
+// Spoils the forward passes of some attempted steps, counted over rollbacks.
+struct BadSteps : StepObserver {
+    explicit BadSteps(std::set<int64_t> which) : bad(std::move(which)) {
+        plant.arm("linear_fwd", std::numeric_limits<double>::quiet_NaN());
+        plant.armed = false;
+    }
+    void before_step(int64_t /*step*/) override { plant.armed = bad.count(++n) != 0; }
+    void after_step(int64_t /*step*/) override {}
+    Plant plant{cpu_ops()};
+    std::set<int64_t> bad;
+    int64_t n = 0;
+};
+
+}  // namespace
+
+TEST_CASE("recipe: a step that is left out moves no average, copies and pauses included") {
+    const FakeData data(10, kTwoShapes);
+    const TempDir dir;
+    RunConfig c = everything(dir / "two");
+    c.optim.ema[2] = {.decay = 0.5, .update_after_step = 6, .every = 3};  // a copy at step 3
+    c.run.train_iters = 2;
+    const RunOutcome two = train(c, data);
+    c.run.out = (dir / "three").string();
+    c.run.train_iters = 3;
+    BadSteps third({3});
+    const RunOutcome three = train(c, data, 2, nullptr, &third, &third.plant);
+    REQUIRE(three.code == 0);
+    CHECK(std::isnan(three.loss.back()));
+    const ParamTable table = table_of(c, data);
+    CHECK(differing(read_kinds(two.last, table, kEverything),
+                    read_kinds(three.last, table, kEverything))
+              .empty());
+    // the rate of a later step is that of its number
+    c.run.out = (dir / "four").string();
+    c.run.train_iters = 4;
+    BadSteps again({3});
+    (void)train(c, data, 2, nullptr, &again, &again.plant);
+    for (size_t i = 0; i < 4; ++i) {
+        CHECK(logged(c).lr.at(i) == learning_rate(c.optim, {int64_t(i) + 1, 0}, 4));
+    }
+}
+
+TEST_CASE("recipe: after a rollback the rate is that of the step, or of the samples consumed") {
+    const FakeData data(10, {{4, 2, 4, 6}});
+    for (const bool by_samples : {false, true}) {
+        CAPTURE(by_samples);
+        const TempDir dir;
+        RunConfig c = everything(dir / "run");
+        c.optim.lr_decay_style = "linear";
+        c.optim.lr_wsd_decay_style = "linear";
+        c.optim.lr_wsd_decay_iters = 0;
+        c.optim.lr_decay_iters = by_samples ? 0 : 10;
+        c.optim.lr_warmup_iters = by_samples ? 0 : 2;
+        c.optim.lr_warmup_samples = by_samples ? 8 : 0;
+        c.optim.lr_decay_samples = by_samples ? 60 : 0;
+        c.run.train_iters = 9;
+        c.checkpoint.save_interval = 2;
+        c.health.max_consecutive = 2;
+        c.health.settle_iters = 1;
+        BadSteps bad({6, 7});
+        REQUIRE(train(c, data, 2, nullptr, &bad, &bad.plant).code == 0);
+        CHECK(bad.n == 12);  // 7, then steps 5 to 9
+        const LoggedLr got = logged(c);
+        REQUIRE(got.lr.size() == 9);
+        CHECK(got.samples[3] == 16);
+        CHECK(got.samples[4] == 32);
+        for (size_t i = 0; i < 9; ++i) {
+            const Progress at{int64_t(i) + 1, uint64_t(got.samples[i])};
+            CHECK(got.lr[i] == learning_rate(c.optim, at, 9));
+        }
+    }
+}
+
+TEST_CASE("recipe: no step allocates anything of 4 KiB, moments of two ages included") {
+    if (!can_watch_allocations()) return;
+    const FakeData data(10, {{4, 2, 4, 6}});
+    const TempDir dir;
+    RunConfig c = everything(dir / "run");
+    c.model.attention_head_dim = 32;
+    c.model.ffn_dim = 256;
+    c.optim.lr_decay_iters = 20;
+    c.run.train_iters = 2;
+    REQUIRE(train(c, data).code == 0);
+    c.optim.freeze = {"blocks.1.*"};  // others are thawed
+    c.run.train_iters = 14;
+    struct Watch final : StepObserver {
+        void before_step(int64_t step) override {
+            if (step == 7) watch_allocations(true);
+        }
+        void after_step(int64_t step) override {
+            if (step == 13) watch_allocations(false);
+        }
+    } watch;
+    CHECK(train(c, data, 2, nullptr, &watch).code == 0);
+    CHECK(large_allocations() == 0);
+    CHECK(largest_allocation() == 0);
 }
