@@ -33,6 +33,7 @@ TEST_CASE("command line: mistakes are errors of one form") {
         {"data stats x --sampels 3",
          "vtrain data stats: unknown option '--sampels'; the nearest valid one is '--samples'", ""},
         {"-x", "vtrain: unknown option '-x'", ""},
+        {"--bogus data stats x", "vtrain: unknown option '--bogus'", "`vtrain --help`"},
         {"--config", "vtrain: --config lacks its value", "TOML file"},
         {"train --set", "vtrain train: --set lacks its value", "optim.lr=2e-4"},
         {"data import --out x --scale 1,2", "vtrain data import: --scale: At least 3 required but",
