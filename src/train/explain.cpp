@@ -28,7 +28,10 @@ std::string parameter(const ParamStore& store, const CTensor& t, int64_t index) 
     };
     for (size_t i = 0; i < store.table().size(); ++i) {
         const std::string& name = store.table()[i].name;
-        if (inside(store.grads()[i])) return "the gradient of " + name;
+        // rows that are not trained share a piece, whose values have no one name
+        if (store.table()[i].trainable && inside(store.grads()[i])) {
+            return "the gradient of " + name;
+        }
         if (inside(store.master()[i])) return "the weight " + name;
         if (inside(store.operand_copy(static_cast<int64_t>(i)))) {
             return "the operand copy of the weight " + name;
