@@ -24,6 +24,7 @@ struct TomlAssertion {};
 #include <toml++/toml.h>
 
 #include "config/huge.h"
+#include "config/letters.h"
 #include "core/file.h"
 
 namespace vt {
@@ -63,8 +64,22 @@ size_t offset_of(std::string_view text, const toml::source_position& at) {
     return std::min(i, text.size());
 }
 
+// offset_of, the other way.
+toml::source_position position_of(std::string_view text, size_t offset) {
+    const std::string_view before = text.substr(0, offset);
+    const size_t start = before.rfind('\n') + 1;  // 0 on the first line
+    const auto characters =
+        std::count_if(before.begin() + static_cast<std::ptrdiff_t>(start), before.end(),
+                      [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+    return {static_cast<toml::source_index>(std::count(before.begin(), before.end(), '\n') + 1),
+            static_cast<toml::source_index>(characters + 1)};
+}
+
 // toml::parse, whose errors pass through.
 Parsed parse_text(std::string text) {
+    if (const std::optional<size_t> at = letter_outside_quotes(text)) {
+        throw toml::parse_error("a letter outside ASCII outside of quotes", position_of(text, *at));
+    }
     constexpr size_t kMostHuge = 20;  // each takes another pass
     Parsed out;
     for (;;) {
@@ -75,13 +90,8 @@ Parsed parse_text(std::string text) {
             const toml::source_position at = e.source().begin;
             const std::optional<HugeNumber> number = huge_number_near(text, offset_of(text, at));
             if (!number || out.huge.size() == kMostHuge) throw;
-            const std::string line = text.substr(0, number->begin);
-            const size_t start = line.rfind('\n') + 1;  // 0 on the first
-            const auto characters = std::count_if(
-                line.begin() + static_cast<std::ptrdiff_t>(start), line.end(),
-                [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
-            const auto lines = std::count(line.begin(), line.end(), '\n');
-            out.huge[{static_cast<int>(lines) + 1, static_cast<unsigned>(characters) + 1}] =
+            const toml::source_position begin = position_of(text, number->begin);
+            out.huge[{static_cast<int>(begin.line), begin.column}] =
                 text.substr(number->begin, number->end - number->begin);
             text.replace(number->begin, number->end - number->begin, toml_number(number->value));
         }

@@ -283,6 +283,12 @@ TEST_CASE("config: text that is not TOML gives line and column") {
     CHECK(has(mistake("[ = 4"), "t.toml:1:1: this line is not TOML"));
     CHECK(has(mistake("x = \"\xff\xfe\"\n"), "t.toml:1:"));
     CHECK(has(mistake("a = " + std::string(100000, '[')), "t.toml:1:"));  // depth is bounded
+    // right behind a value these are undefined behaviour of toml++ 3.3
+    CHECK(has(mistake("[a]\ncount = 5\xc3\xbc\n"),
+              "t.toml:2:10: a letter outside ASCII outside of quotes"));
+    CHECK(has(mistake("a.count = 1979-05-27'\xc3\xbc'\xc3\xbc\n"), "t.toml:1:24: a letter"));
+    CHECK(has(mistake("# \xc3\xbc\n\xc3\xbc = 1\n"), "t.toml:2:1: a letter"));
+    CHECK(has(mistake("x = \"\xc3\xbc\n\xc3\xbc = 1\n"), "t.toml:2:1: a letter"));
     CHECK(has(mistake(std::string("a = 1\0b", 7)), "t.toml:1:"));
 }
 
