@@ -20,7 +20,11 @@ int main(int argc, char** argv) {
         try {
             app.parse(argc, argv);
         } catch (const CLI::ParseError& e) {
-            if (e.get_exit_code() == 0) return app.exit(e);  // prints help or version
+            if (e.get_exit_code() == 0) {
+                const int code = app.exit(e);  // prints help or version
+                vt::expect_output_written();
+                return code;
+            }
             throw vt::command_line_error(app, e);
         }
         vt::check_numbers(app);
@@ -28,7 +32,12 @@ int main(int argc, char** argv) {
             fmt::print("{}", app.help());
             vt::raise(vt::Fault::kUser, "no command was given", "`vtrain --help` lists them");
         }
-        return work();
+        const int code = work();
+        // of a training run the folder holds all that matters
+        if (!app.get_subcommands().empty() && !app.got_subcommand("train")) {
+            vt::expect_output_written();
+        }
+        return code;
     } catch (const std::exception& e) {
         return vt::end_with(e);
     }

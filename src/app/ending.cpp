@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "app/ending.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fmt/core.h>
 #include <new>
 #include <system_error>
@@ -70,7 +72,8 @@ std::string ending_line(std::string_view kind, std::string_view why, int code) {
 void print_ending(std::string_view kind, std::string_view why, int code) {
     // what is in stdio's buffer comes before
     std::fflush(stdout);
-    fmt::print(stderr, "{}\n", ending_line(kind, why, code));
+    // not fmt::print: that throws where stderr cannot be written
+    std::fputs((ending_line(kind, why, code) + "\n").c_str(), stderr);
     std::fflush(stderr);
 }
 
@@ -91,12 +94,21 @@ int end_with(const std::exception& error) {
     if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return end_without_memory();
     try {
         const Failure f = look(error);
-        fmt::print(stderr, "vtrain: error: {}\n", f.text);
+        std::fputs(fmt::format("vtrain: error: {}\n", f.text).c_str(), stderr);
         print_ending(kind_of(f.code), f.why, f.code);
         return f.code;
     } catch (const std::bad_alloc&) {
         return end_without_memory();
     }
+}
+
+void expect_output_written() {
+    errno = 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+    raise(Fault::kSystem,
+          fmt::format("the output could not be written: {}",
+                      errno != 0 ? std::strerror(errno) : "an earlier write failed"),
+          "is the disk full, or whoever reads it gone?");
 }
 
 void end_orderly_on_terminate() {

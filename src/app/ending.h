@@ -25,6 +25,10 @@ void print_ending(std::string_view kind, std::string_view why, int code);
 /// Prints an exception with its hint, then the ending; returns the exit code.
 int end_with(const std::exception& error);
 
+/// Raises kSystem where what was printed could not be written, say on a full disk: a command whose
+/// answer is lost has not done its work.
+void expect_output_written();
+
 /// From here on an exception that nothing catches ends the process with such a line and code 5.
 void end_orderly_on_terminate();
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/log.h"
 
+#include <cerrno>
+#include <cstdio>
 #include <string>
 #include <unistd.h>
 
@@ -12,7 +14,15 @@ static void emit(int fd, std::string text) {
     auto left = static_cast<ssize_t>(text.size());
     while (left > 0) {
         const ssize_t n = ::write(fd, p, static_cast<size_t>(left));
-        if (n <= 0) return;  // a closed pipe must not end a training run
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            // A closed pipe or a full disk must not end a training run, but whoever's answer is
+            // lost must be able to know: stdio tries what is left, and its stream keeps the error.
+            if (fd != STDOUT_FILENO) return;
+            std::fwrite(p, 1, static_cast<size_t>(left), stdout);
+            std::fflush(stdout);
+            return;
+        }
         p += n;
         left -= n;
     }
