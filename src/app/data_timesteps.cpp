@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/data_tools.h"
+#include "app/out_file.h"
 #include "app/run_config.h"
 #include "app/runtime.h"
 #include "core/log.h"
@@ -165,6 +166,7 @@ std::string json_of(const RunConfig& config, const LevelReport& r) {
 }
 
 int timesteps(const Args& a) {
+    if (!a.out.empty()) expect_file_place(a.out);
     const RunConfig config = load_run_config(a.config, a.sets);
     const LevelReport r = look(a, config);
     if (a.json) {

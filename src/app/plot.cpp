@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
+#include "app/out_file.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "data/image.h"
@@ -37,6 +38,7 @@ Curve smoothed(const Curve& c, int64_t width) {
 }
 
 int plot(Args& a) {
+    expect_file_place(a.out);
     std::vector<Series> series;
     std::vector<std::string> without;
     for (const fs::path& run : a.runs) {
@@ -52,7 +54,10 @@ int plot(Args& a) {
         const auto add = [&](const char* kind, const Curve& c) {
             if (!c.x.empty()) series.push_back({name + kind, c.x, c.y});
         };
-        add("training", smoothed(metric_curve(rows, false, a.key), a.smooth));
+        // "loss" of a row is that of its step alone; the mean since the row before is what learns
+        Curve curve = metric_curve(rows, false, a.key == "loss" ? "loss mean" : a.key);
+        if (curve.x.empty()) curve = metric_curve(rows, false, a.key);
+        add("training", smoothed(curve, a.smooth));
         add("validation", metric_curve(rows, true, a.key));
         if (series.size() == before) without.push_back(run.string());
     }

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands.h"
+#include "app/out_file.h"
 #include "app/report_page.h"
 #include "core/log.h"
 
@@ -21,6 +22,7 @@ struct Args {
 };
 
 int report(Args& a) {
+    expect_file_place(a.out);
     a.options.media_bytes = a.media_mib << 20;
     const std::string page = report_page(a.runs, a.options);
     write_atomic(a.out, page);

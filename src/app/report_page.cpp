@@ -284,6 +284,14 @@ std::string report_page(const std::vector<fs::path>& runs, const ReportOptions& 
             raise(Fault::kUser, fmt::format("{}: no run there", path.string()),
                   "give a run's folder or its metrics.jsonl");
         }
+        if (fs::is_directory(path) && !fs::exists(path / "metrics.jsonl") &&
+            !fs::exists(path / "config.toml") && !fs::exists(path / "events.jsonl")) {
+            raise(Fault::kUser,
+                  fmt::format("{} is no run: it has neither metrics.jsonl, events.jsonl nor "
+                              "config.toml",
+                              path.string()),
+                  "give a run's folder (run.out) or its metrics.jsonl");
+        }
         const fs::path whole = fs::absolute(path).lexically_normal();
         const fs::path home = fs::is_directory(path) ? whole : whole.parent_path();
         std::string name = (home.has_filename() ? home : home.parent_path()).filename().string();
