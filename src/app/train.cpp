@@ -77,11 +77,6 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
         if (b > 0) say("  {:<14}{}", name_of(static_cast<MemCategory>(i)), binary(b));
     }
     say("  {:<14}{}", "sum", binary(p.total_bytes));
-    const int64_t machine = machine_memory();
-    if (machine > 0 && p.total_bytes > machine) {
-        warn("this machine has {} of memory, the run wants {}", binary(machine),
-             binary(p.total_bytes));
-    }
     for (const RunPlan::ShapeRow& s : p.shapes) {
         say("shape (C,T,H,W) = ({},{},{},{}): {} tokens and {} of training per sample; {} tokens, "
             "{} "
@@ -113,6 +108,21 @@ void print_plan(const RunConfig& c, const RunPlan& p, bool details) {
     }
 }
 
+// A run that is larger than the machine would be killed without a word, hours later perhaps.
+void expect_memory(const RunPlan& plan, bool dry_run) {
+    const int64_t machine = machine_memory();
+    if (machine <= 0 || plan.total_bytes <= machine) return;
+    const std::string rule = fmt::format("the run declares {} bytes of memory, this machine has {}",
+                                         plan.total_bytes, machine);
+    if (dry_run) {
+        warn("{}", rule);
+        return;
+    }
+    raise(Fault::kUser, rule,
+          "lower data.micro_batch_size or the model's size, or set model.recompute; `--dry-run` "
+          "prints the plan");
+}
+
 int train(const std::string& file, const std::vector<std::string>& sets, bool dry_run) {
     const double begin = seconds_now();
     const RunConfig config = load_run_config(file, sets);
@@ -142,6 +152,7 @@ int train(const std::string& file, const std::vector<std::string>& sets, bool dr
         warn("run.threads = {} on {} cores: threads will wait for each other",
              runtime.pool.threads(), cores);
     }
+    expect_memory(plan, dry_run);
     const int code = dry_run ? 0 : trainer.run();
     if (code != kExitRequeue) {
         print_ending("done", "", code);
