@@ -74,6 +74,10 @@ std::string age_text(const CheckpointInfo& info) {
 std::vector<StepDir> checkpoints(const fs::path& dir) {
     std::error_code ignored;
     if (fs::exists(dir / kManifestName, ignored)) return {{0, dir}};
+    if (fs::is_directory(dir, ignored) && dir.filename().string().rfind("step-", 0) == 0) {
+        raise(Fault::kData, fmt::format("{} has no {}", dir.string(), kManifestName),
+              "it is what a damaged or unfinished checkpoint leaves; take another");
+    }
     if (!fs::is_directory(dir, ignored)) {
         const std::optional<ForeignKind> kind = foreign_kind(dir);
         raise(Fault::kUser,
@@ -123,8 +127,7 @@ int list(const ListFlags& f) {
     }
     auto rows = nlohmann::ordered_json::array();
     if (!f.json) {
-        say(kRow, "step", "samples", "size", "age", "loss", "checked", "run", "written on",
-            "holds");
+        say(kRow, "step", "samples", "size", "age", "loss", "state", "run", "written on", "holds");
     }
     int code = 0;
     for (const StepDir& d : dirs) {
@@ -133,8 +136,8 @@ int list(const ListFlags& f) {
         try {
             const Manifest m = read_manifest(d.path);
             if (f.verify) verify(d.path);
-            // "whole": manifest, file names and sizes; "verified": every byte
-            const char* state = d.step < 0 ? "abandoned" : f.verify ? "verified" : "whole";
+            // "present": manifest, file names and sizes; "verified": every byte
+            const char* state = d.step < 0 ? "abandoned" : f.verify ? "verified" : "present";
             row["step"] = m.info.step;
             row["samples"] = m.info.cursor;
             row["bytes"] = size_of(m);

@@ -25,6 +25,13 @@ std::shared_ptr<const Solver> choose_solver(const ObjectiveOptions& objective,
         const double shift = options.shift > 0 ? options.shift : Objective(objective).shift(shape);
         return make_flow_solver(kind, options.steps, shift);
     }
+    if (options.shift > 0) {
+        raise(Fault::kUser,
+              fmt::format("a shift of {} is for rectified flows, this model was trained with "
+                          "objective.kind = \"{}\"",
+                          options.shift, objective.kind),
+              "leave it out");
+    }
     NoiseSchedule schedule;
     schedule.alpha_bar = alpha_bars(objective);
     // a schedule that ends in pure noise is entered there

@@ -291,7 +291,10 @@ void plot_levels(const fs::path& path, const RunConfig& config, const LevelRepor
         }
     }
     const bool flow = config.objective.kind == "rectified_flow";
-    write_plot(path, "noise levels: " + sampler_text(config.objective),
+    const std::string what =
+        flow ? sampler_text(config.objective)
+             : fmt::format("{}, {} prediction", config.objective.kind, config.objective.prediction);
+    write_plot(path, "noise levels: " + what,
                flow ? "sigma (1: pure noise)" : "t / 1000 (1: most noise)",
                "density (area under each curve: 1)", series, {.legend = Legend::kAbove});
 }

@@ -78,6 +78,46 @@ TEST_CASE("program: the last line says numerical, data, system, configuration or
     check_ending(job.train("run", "--set run.train_iters=8"), "data", 3, "no");
 }
 
+TEST_CASE("program: answers that cannot be written, and places where no file can be") {
+    const Job job;
+    REQUIRE(job.train("run", "--set run.train_iters=6").code == 0);
+    const std::string dir = (job.dir / "run").string();
+    for (const std::string& command :
+         {"ckpt ls " + dir, "config show --config " + job.config.string(), std::string("--help"),
+          "data info " + job.data.string()}) {
+        CAPTURE(command);
+        const Ran r = run("(" + program().string() + " " + command + " 2>&1 > /dev/full)");
+        check_ending(r, "system: the output could not be written", 4, "yes");
+    }
+    const std::string nowhere = (job.dir / "no" / "x.png").string();
+    for (const std::string& command :
+         {"plot " + dir, "report " + dir,
+          "data timesteps --samples 16 --config " + job.config.string()}) {
+        CAPTURE(command);
+        check_ending(Job::vtrain(command + " --out " + nowhere), "configuration: " + nowhere, 2,
+                     "no");
+        check_ending(Job::vtrain(command + " --out " + dir), "configuration: " + dir, 2, "no");
+        CHECK_FALSE(fs::exists(nowhere));
+    }
+    check_ending(Job::vtrain(fmt::format("report {} --out {}", job.data.string(),
+                                         (job.dir / "r.html").string())),
+                 "configuration: " + job.data.string() + " is no run", 2, "no");
+    CHECK_FALSE(fs::exists(job.dir / "r.html"));
+    fs::create_directory(job.dir / "step-00000009");
+    check_ending(Job::vtrain("ckpt verify " + (job.dir / "step-00000009").string()), "data", 3,
+                 "no");
+}
+
+TEST_CASE("program: a run larger than the machine is refused before it begins") {
+    const Job job;
+    const std::string huge = "--set model.ffn_dim=1048576 --set model.num_layers=1024";
+    check_ending(job.train("huge", huge), "configuration: the run declares", 2, "no");
+    CHECK_FALSE(fs::exists(job.dir / "huge" / "metrics.jsonl"));
+    const Ran dry = job.train("huge", huge + " --dry-run");  // still shows the plan
+    CHECK(dry.code == 0);
+    CHECK(dry.output.find("warning: the run declares") != std::string::npos);
+}
+
 TEST_CASE("program: too little memory is a clean end, never half a checkpoint") {
     const Job job;
     const bool full = std::getenv("VTRAIN_TEST_FULL") != nullptr;
