@@ -284,7 +284,8 @@ std::string report_page(const std::vector<fs::path>& runs, const ReportOptions& 
             raise(Fault::kUser, fmt::format("{}: no run there", path.string()),
                   "give a run's folder or its metrics.jsonl");
         }
-        if (fs::is_directory(path) && !fs::exists(path / "metrics.jsonl") &&
+        // an empty folder is a run that has just begun
+        if (fs::is_directory(path) && !fs::is_empty(path) && !fs::exists(path / "metrics.jsonl") &&
             !fs::exists(path / "config.toml") && !fs::exists(path / "events.jsonl")) {
             raise(Fault::kUser,
                   fmt::format("{} is no run: it has neither metrics.jsonl, events.jsonl nor "
