@@ -26,9 +26,17 @@ void append_utf8(std::string& out, uint32_t code) {
     }
 }
 
-// After the mark. Units that pair with nothing become U+FFFD.
-std::string from_utf16(std::string_view bytes, bool big) {
+[[noreturn]] void no_text(const std::string& name, int64_t line, const std::string& why,
+                          Fault fault) {
+    raise(fault, fmt::format("{} line {}: {}", name, line, why),
+          "save the file as UTF-8, e.g. iconv -f LATIN1 -t UTF-8");
+}
+
+// After the mark.
+std::string from_utf16(std::string_view bytes, bool big, const std::string& name, Fault fault) {
     std::string out;
+    int64_t line = 1;
+    uint32_t before = 0;
     const auto unit = [&](size_t i) -> uint32_t {
         const auto a = static_cast<unsigned char>(bytes[i]),
                    b = static_cast<unsigned char>(bytes[i + 1]);
@@ -38,14 +46,19 @@ std::string from_utf16(std::string_view bytes, bool big) {
         uint32_t code = unit(i);
         if (code >= 0xd800 && code < 0xe000) {
             const uint32_t low = code < 0xdc00 && i + 3 < bytes.size() ? unit(i + 2) : 0;
-            if (low >= 0xdc00 && low < 0xe000) {
-                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-                i += 2;
-            } else {
-                code = 0xfffd;
+            if (low < 0xdc00 || low >= 0xe000) {
+                no_text(name, line, fmt::format("UTF-16 0x{:04x} is half of a pair", code), fault);
             }
+            code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+            i += 2;
         }
         append_utf8(out, code);
+        // "\r\n" ends one line
+        line += code == '\r' || (code == '\n' && before != '\r') ? 1 : 0;
+        before = code;
+    }
+    if (bytes.size() % 2 != 0) {
+        no_text(name, line, "the UTF-16 text ends with half a unit", fault);
     }
     return out;
 }
@@ -77,7 +90,7 @@ std::string plain_text(std::string_view bytes, const std::string& name, Fault fa
     if (bytes.starts_with("\xef\xbb\xbf")) {
         bytes.remove_prefix(3);
     } else if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff")) {
-        converted = from_utf16(bytes.substr(2), bytes[0] == '\xfe');
+        converted = from_utf16(bytes.substr(2), bytes[0] == '\xfe', name, fault);
         bytes = converted;
     }
     std::string out;
@@ -86,10 +99,10 @@ std::string plain_text(std::string_view bytes, const std::string& name, Fault fa
     for (size_t i = 0; i < bytes.size();) {
         const size_t n = utf8_length(bytes, i);
         if (n == 0 || bytes[i] == '\0') {
-            raise(fault,
-                  fmt::format("{} line {}: byte 0x{:02x} is not UTF-8 text", name, line,
-                              static_cast<unsigned char>(bytes[i])),
-                  "save the file as UTF-8, e.g. iconv -f LATIN1 -t UTF-8");
+            no_text(name, line,
+                    fmt::format("byte 0x{:02x} is not UTF-8 text",
+                                static_cast<unsigned char>(bytes[i])),
+                    fault);
         }
         if (bytes[i] == '\r') {
             if (i + 1 >= bytes.size() || bytes[i + 1] != '\n') {

@@ -12,7 +12,7 @@ namespace vt {
 
 /// UTF-8 without a byte order mark, lines ended by "\n" (from "\r\n" and "\r" too). UTF-16 is
 /// converted where it begins with its mark. Raises `fault` with `name` and line for what is
-/// neither.
+/// neither, which UTF-16 cut inside a unit or with half of a pair is too.
 [[nodiscard]] std::string plain_text(std::string_view bytes, const std::string& name,
                                      Fault fault = Fault::kUser);
 

@@ -88,6 +88,14 @@ TEST_SUITE("data") {
               Bad{F::kText, "a\t\xed\xa0\x80", "byte 0xed"},  // a lone surrogate
               Bad{F::kText, "a\t\xc0\xaf", "byte 0xc0"},      // an overlong slash
               Bad{F::kText, "a\t\xf0\x9f\xa6", "byte 0xf0"},  // cut short
+              // UTF-16 by its mark: cut inside a unit, halves of pairs alone, in every form
+              Bad{F::kText, "\xff\xfe\xfd", "line 1: the UTF-16 text ends with half"},
+              Bad{F::kCsv, "\xff\xfe\xfd", "line 1: the UTF-16 text ends with half"},
+              Bad{F::kJson, "\xfe\xff\xfd", "line 1: the UTF-16 text ends with half"},
+              Bad{F::kJsonLines, std::string("\xff\xfe{\0\n\0}\0x", 9), "line 2: the UTF-16 text"},
+              Bad{F::kText, std::string("\xff\xfe\n\0\x3d\xd8\x61\0", 8), "line 2: UTF-16 0xd83d"},
+              Bad{F::kCsv, std::string("\xfe\xff\0\r\xdc\x3d", 6), "line 2: UTF-16 0xdc3d"},
+              Bad{F::kText, "\xff\xfe\x3d\xd8", "line 1: UTF-16 0xd83d"},
               Bad{F::kCsv, "", "line 1: the table is empty"},
               Bad{F::kCsv, "name,words\na,b\n", "caption"},
               Bad{F::kCsv, "file,caption\na,b\nc\n", "line 3: 1 cells, the header has 2"},

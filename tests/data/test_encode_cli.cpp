@@ -101,11 +101,12 @@ TEST_SUITE("data") {
         if (skip()) return;
         const test::TempDir dir;
         fs::create_directories(dir / "in");
-        for (const char* name : {"a.mp4", "b.mp4", "c_d.mp4", "e.mp4"}) {
+        for (const char* name : {"a.mp4", "b.mp4", "c_d.mp4", "e.mp4", "f.mp4"}) {
             fs::copy_file(fixtures() / "h264.mp4", dir / "in" / name);
         }
         write_atomic(dir / "in" / "b.txt", "beside\n");
         write_atomic(dir / "in" / "e.txt", "gr\xfcn");
+        write_atomic(dir / "in" / "f.txt", "\xff\xfe\xfd");  // the mark of UTF-16, half a unit
         write_atomic(dir / "t.jsonl",
                      "{\"file\": \"a.mp4\", \"caption\": [\"one\", \"two\", \"three\"]}\n"
                      "{\"file\": \"z.mp4\", \"caption\": \"nobody\"}\n");
@@ -118,12 +119,15 @@ TEST_SUITE("data") {
         CHECK(ran.output.find("1 of 2 names") != std::string::npos);
         CHECK(ran.output.find("z.mp4") != std::string::npos);
         CHECK(ran.output.find("e.txt line 1: byte 0xfc is not UTF-8") != std::string::npos);
+        CHECK(ran.output.find("f.txt line 1: the UTF-16 text ends with half") != std::string::npos);
+        CHECK(ran.output.find("2  caption is not UTF-8 text") != std::string::npos);
         std::vector<std::string> of_a;
         for (const auto& [id, caption] : samples_in(dir / "out")) {
             if (file_of(id) == "a.mp4") of_a.push_back(caption);
             if (file_of(id) == "b.mp4") CHECK(caption == "beside");
             if (file_of(id) == "c_d.mp4") CHECK(caption == "c d");
             CHECK(file_of(id) != "e.mp4");
+            CHECK(file_of(id) != "f.mp4");
         }
         REQUIRE(of_a.size() == 4);  // in turn, so that each has its clips
         CHECK(std::set<std::string>(of_a.begin(), of_a.end()).size() == 3);
