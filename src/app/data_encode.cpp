@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 
@@ -45,69 +46,134 @@ struct Video {
 
 struct Found {
     std::vector<Video> videos;
-    int64_t ignored = 0;  // files in folders that are no videos by name or content
+    std::vector<fs::path> ignored;  // files in folders that are no videos by name or content
 };
 
-// Folders are searched through; files named by the user are taken whatever their ending.
-Found find_videos(const std::vector<fs::path>& inputs) {
-    Found out;
-    std::set<fs::path> seen;
-    const auto add = [&](const fs::path& path, const fs::path& id) {
+// What cannot even be tried is in the list too, with the reason.
+class Finder {
+  public:
+    // Folders are searched through; files named by the user are taken whatever their ending.
+    Found find(const std::vector<fs::path>& inputs) {
+        for (const fs::path& input : inputs) {
+            std::error_code ec;
+            if (!fs::exists(input, ec)) {
+                raise(Fault::kUser,
+                      fmt::format("--videos {}: no such file or folder", input.string()));
+            }
+            if (fs::is_directory(input, ec)) {
+                search(input);
+            } else {
+                add({input, {}, {}}, input.lexically_normal());
+            }
+        }
+        // ids are unique: where two folders hold equal names, the whole path is the id
+        std::map<std::string, int> uses;
+        for (const Video& v : out_.videos) ++uses[v.id];
+        for (Video& v : out_.videos) {
+            if (uses[v.id] > 1) v.id = v.path.lexically_normal().generic_string();
+        }
+        return std::move(out_);
+    }
+
+  private:
+    struct File {
+        fs::path path;
+        std::string refused, kind;
+    };
+
+    void add(const File& file, const fs::path& id) {
         std::error_code ec;
-        if (!seen.insert(fs::weakly_canonical(path, ec)).second) return;
-        const auto bytes = fs::file_size(path, ec);
+        // a link that leads nowhere is itself
+        const fs::path real = file.refused.empty() ? fs::weakly_canonical(file.path, ec)
+                                                   : fs::absolute(file.path, ec);
+        if (!files_.insert(real).second) return;
+        const auto bytes = fs::file_size(file.path, ec);
         Video v;
-        v.path = path;
+        v.path = file.path;
         v.id = id.generic_string();
         v.bytes = ec ? 0 : static_cast<int64_t>(bytes);
-        out.videos.push_back(std::move(v));
-    };
-    for (const fs::path& input : inputs) {
+        v.cut.refused = file.refused;
+        v.cut.kind = file.kind;
+        out_.videos.push_back(std::move(v));
+    }
+
+    // Level by level, each level sorted: of the paths that links make to a folder the shortest is
+    // taken, and none is gone through twice.
+    void search(const fs::path& root) {
+        std::vector<File> files;
+        std::vector<fs::path> level{root};
+        while (!level.empty()) {
+            std::vector<fs::path> below;
+            for (const fs::path& dir : level) list(dir, below, files);
+            std::sort(below.begin(), below.end());
+            level = std::move(below);
+        }
+        std::sort(files.begin(), files.end(),
+                  [](const File& a, const File& b) { return a.path < b.path; });
+        for (const File& f : files) add(f, f.path.lexically_relative(root));
+    }
+
+    void list(const fs::path& dir, std::vector<fs::path>& below, std::vector<File>& files) {
+        struct stat st {};
+        if (::stat(dir.c_str(), &st) == 0 && !folders_.emplace(st.st_dev, st.st_ino).second) return;
         std::error_code ec;
-        if (!fs::exists(input, ec)) {
-            raise(Fault::kUser, fmt::format("--videos {}: no such file or folder", input.string()));
-        }
-        if (!fs::is_directory(input, ec)) {
-            add(input, input.lexically_normal());
-            continue;
-        }
-        std::vector<fs::path> files;
-        const auto options = fs::directory_options::skip_permission_denied |
-                             fs::directory_options::follow_directory_symlink;
-        for (fs::recursive_directory_iterator it(input, options, ec), end; it != end;
-             it.increment(ec)) {
-            const std::string name = it->path().filename().string();
-            if (name.front() == '.') {  // hidden, also the leavings of other systems
-                if (it->is_directory(ec)) it.disable_recursion_pending();
-                continue;
+        for (fs::directory_iterator it(dir, ec), end; it != end; it.increment(ec)) {
+            const fs::path& path = it->path();
+            // hidden, also the leavings of other systems
+            if (path.filename().string().front() == '.') continue;
+            std::error_code why;
+            switch (fs::status(path, why).type()) {  // of what a link leads to
+                case fs::file_type::directory:
+                    below.push_back(path);
+                    break;
+                case fs::file_type::regular:
+                    if (looks_like_video(path)) {
+                        files.push_back({path, {}, {}});
+                    } else {
+                        out_.ignored.push_back(path);
+                    }
+                    break;
+                case fs::file_type::not_found:
+                    files.push_back({path, "the link leads nowhere", "broken link"});
+                    break;
+                case fs::file_type::none:
+                    files.push_back({path, why.message(), "cannot be looked at"});
+                    break;
+                default:  // never opened: a pipe would wait for its writer
+                    files.push_back({path, "it is not a regular file", "it is not a regular file"});
             }
-            if (it.depth() > 64) it.disable_recursion_pending();  // a link to a folder above itself
-            if (!it->is_regular_file(ec)) continue;
-            if (looks_like_video(it->path())) {
-                files.push_back(it->path());
-            } else {
-                ++out.ignored;
-            }
         }
-        if (ec) {
-            raise(Fault::kSystem, fmt::format("--videos {}: {}", input.string(), ec.message()));
+        if (ec == std::errc::permission_denied) {
+            files.push_back({dir, "the folder may not be read", "folder may not be read"});
+        } else if (ec) {
+            raise(Fault::kSystem, fmt::format("--videos {}: {}", dir.string(), ec.message()));
         }
-        std::sort(files.begin(), files.end());
-        for (const fs::path& f : files) add(f, f.lexically_relative(input));
     }
-    // ids are unique: where two folders hold equal names, the whole path is the id
-    std::map<std::string, int> uses;
-    for (const Video& v : out.videos) ++uses[v.id];
-    for (Video& v : out.videos) {
-        if (uses[v.id] > 1) v.id = v.path.lexically_normal().generic_string();
+
+    Found out_;
+    std::set<fs::path> files_;
+    std::set<std::pair<dev_t, ino_t>> folders_;
+};
+
+// Captions are no files to wonder about.
+void forget_captions(Found& found, const fs::path& table) {
+    std::set<fs::path> captions;
+    for (const Video& v : found.videos) {
+        fs::path beside = v.path;
+        captions.insert(beside.replace_extension(".txt"));
     }
-    return out;
+    std::error_code ec;
+    std::erase_if(found.ignored, [&](const fs::path& p) {
+        return captions.contains(p) || (!table.empty() && fs::equivalent(p, table, ec));
+    });
+    std::sort(found.ignored.begin(), found.ignored.end());
 }
 
 void set_captions(std::vector<Video>& videos, const Args& a) {
     const Captions table = a.captions.empty() ? Captions{} : Captions::load(a.captions);
     int64_t missing = 0;
     for (Video& v : videos) {
+        if (!v.cut.refused.empty()) continue;
         v.captions = table.find(v.path);
         if (v.captions.empty()) {
             ++missing;
@@ -225,9 +291,16 @@ void say_summary(const Found& found, int64_t refused) {
             crop += v.cut.crop;
         }
     }
-    say("taken: {} of {} files{}", files - refused, files,
-        found.ignored > 0 ? fmt::format("; {} more are no videos by name or content", found.ignored)
-                          : "");
+    std::string others;
+    if (!found.ignored.empty()) {
+        constexpr size_t kNamed = 5;
+        others = fmt::format("; {} more are no videos by name or content:", found.ignored.size());
+        for (size_t i = 0; i < std::min(kNamed, found.ignored.size()); ++i) {
+            others += (i == 0 ? " " : ", ") + found.ignored[i].filename().string();
+        }
+        if (found.ignored.size() > kNamed) others += ", ...";
+    }
+    say("taken: {} of {} files{}", files - refused, files, others);
     for (const auto& [name, of] : shapes) {
         say("  {:>14}  {:>8} files, {:.0f} % of the picture cropped", name, of.first,
             100 * of.second / static_cast<double>(of.first));
@@ -266,7 +339,8 @@ int encode(Args& a) {
         raise(Fault::kUser, "this vtrain was built without libav and reads no videos",
               "install the libav development packages and configure with -DVTRAIN_LIBAV=ON");
     }
-    Found found = find_videos(a.videos);
+    Found found = Finder().find(a.videos);
+    forget_captions(found, a.captions);
     std::vector<Video>& videos = found.videos;
     if (videos.empty()) {
         raise(Fault::kUser, fmt::format("--videos {}: no video or picture files there",

@@ -2,6 +2,7 @@
 // `vtrain data encode` and its sisters as people call them.
 #include <algorithm>
 #include <set>
+#include <sys/stat.h>
 
 #include <doctest/doctest.h>
 
@@ -136,6 +137,52 @@ TEST_SUITE("data") {
         REQUIRE_MESSAGE(ran.code == 0, ran.output);
         CHECK(ran.output.find("1  no caption") != std::string::npos);
         CHECK(samples_in(dir / "strict").size() == 8);
+    }
+
+    TEST_CASE("data encode: links, pipes and what lies beside the videos") {
+        if (skip()) return;
+        const test::TempDir dir;
+        const fs::path in = dir / "in";
+        fs::create_directories(in / "deep" / "er");
+        fs::copy_file(fixtures() / "rgb.png", in / "deep" / "er" / "a.png");
+        fs::copy_file(fixtures() / "rgb.png", dir / "outside.png");
+        write_atomic(in / "deep" / "er" / "a.txt", "its caption");
+        fs::create_symlink(dir / "outside.png", in / "link.png");
+        fs::create_directory_symlink(".", in / "loop");
+        fs::create_directory_symlink("..", in / "deep" / "up");
+        fs::create_directory_symlink("deep/er", in / "near");  // the shorter path
+        const std::string call =
+            fmt::format("{} data encode --videos {} --fps 10 --size 24x32 --frames 1 ",
+                        quoted(test::program()), quoted(in));
+        auto ran = test::run(call + "--out " + quoted(dir / "a"));
+        CAPTURE(ran.output);
+        REQUIRE(ran.code == 0);
+        using Samples = std::vector<std::pair<std::string, std::string>>;
+        const Samples both{{"link.png#0", "link"}, {"near/a.png#0", "its caption"}};
+        CHECK(samples_in(dir / "a") == both);
+        // captions of the videos are no files to wonder about
+        CHECK(ran.output.find("taken: 2 of 2 files\n") != std::string::npos);
+
+        fs::create_symlink("gone.mp4", in / "dang.mp4");
+        fs::create_symlink("self.mp4", in / "self.mp4");
+        REQUIRE(::mkfifo((in / "fifo.mp4").c_str(), 0600) == 0);
+        REQUIRE(::mkfifo((in / "pipe").c_str(), 0600) == 0);
+        write_atomic(in / "notes.md", "# words\n");
+        ran = test::run("timeout 20 " + call + "--out " + quoted(dir / "b"));
+        CAPTURE(ran.output);
+        REQUIRE(ran.code == 0);
+        CHECK(samples_in(dir / "b") == both);
+        for (const char* line :
+             {"dang.mp4: the link leads nowhere", "self.mp4: Too many levels of symbolic links",
+              "fifo.mp4: it is not a regular file", "pipe: it is not a regular file",
+              "taken: 2 of 6 files; 1 more are no videos by name or content: notes.md\n",
+              "left out: 4 of 6 files", "1  broken link", "2  it is not a regular file"}) {
+            CAPTURE(line);
+            CHECK(ran.output.find(line) != std::string::npos);
+        }
+        ran = test::run("timeout 20 " + call + "--strict --out " + quoted(dir / "c"));
+        CHECK(ran.code == 3);
+        CHECK_FALSE(fs::exists(dir / "c"));
     }
 
     TEST_CASE("data: what was mistyped ends with 2 and writes nothing") {
