@@ -26,6 +26,7 @@ struct Args {
 struct Bar {
     std::string name;
     int64_t count = 0;
+    std::string said{};  // behind the bar, in place of the count
 };
 
 void print_bars(const std::string& title, const std::vector<Bar>& bars) {
@@ -41,7 +42,8 @@ void print_bars(const std::string& title, const std::vector<Bar>& bars) {
         const auto length = static_cast<size_t>(
             std::llround(40.0 * static_cast<double>(b.count) / static_cast<double>(most)));
         say("  {:>{}}  {:<40} {}", b.name, width,
-            std::string(b.count > 0 ? std::max<size_t>(length, 1) : 0, '#'), b.count);
+            std::string(b.count > 0 ? std::max<size_t>(length, 1) : 0, '#'),
+            b.said.empty() ? std::to_string(b.count) : b.said);
     }
 }
 
@@ -59,6 +61,26 @@ std::vector<Bar> binned(const std::map<int64_t, int64_t>& counts, int64_t most) 
         out.push_back(std::move(b));
     }
     return out;
+}
+
+void print_values(const ValueCounts& v) {
+    const int64_t all = std::max<int64_t>(v.finite(), 1);
+    const auto share = [&](int64_t n) {
+        return fmt::format("{:.3f} %", 100 * static_cast<double>(n) / static_cast<double>(all));
+    };
+    const auto edge = [](int i) {
+        return ValueCounts::kLow + static_cast<double>(i) / ValueCounts::kPerUnit;
+    };
+    std::vector<Bar> bars{{fmt::format("below {:.1f}", edge(0)), v.below, share(v.below)}};
+    for (int i = 0; i < ValueCounts::kBins; ++i) {
+        const int64_t n = v.bins[static_cast<size_t>(i)];
+        bars.push_back({fmt::format("{:.1f} to {:.1f}", edge(i), edge(i + 1)), n, share(n)});
+    }
+    bars.push_back(
+        {fmt::format("{:.1f} and above", edge(ValueCounts::kBins)), v.above, share(v.above)});
+    print_bars(fmt::format("{} latent values of all channels, as stored", v.finite()), bars);
+    say("  exactly 0: {} ({}); infinite or NaN, in bad samples: {}", v.zeros, share(v.zeros),
+        v.not_finite);
 }
 
 std::string cut(std::string text) {
@@ -88,6 +110,7 @@ void print(const DataStats& s) {
             say("  {:>7} {:>9.4f} {:>9.4f} {:>9.3f} {:>9.3f}", c, v.mean, v.std, v.min, v.max);
         }
     }
+    if (s.read > 0 || s.values.not_finite > 0) print_values(s.values);
     say("captions: {} distinct, {} empty", s.distinct_captions, s.empty_captions);
     if (s.most_repeated > 1) {
         say("  {} times: \"{}\"", s.most_repeated, cut(s.most_repeated_caption));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -23,6 +24,25 @@ double read_ratio(const ShardIndex& x) {
         static_cast<double>(x.latents.bytes / size_of(x.latent_type) * fair(x.latent_type) +
                             x.text.bytes / size_of(x.text_type) * fair(x.text_type));
     return used > 0 ? bytes / used : 1;
+}
+
+int64_t ValueCounts::finite() const {
+    return std::accumulate(bins.begin(), bins.end(), below + above);
+}
+
+void ValueCounts::add(float v) {
+    if (!std::isfinite(v)) {
+        ++not_finite;
+    } else if (v < float{kLow}) {
+        ++below;
+    } else if (v >= float{kHigh}) {
+        ++above;
+    } else {
+        // scaled by a power of 2 and only then shifted as a whole number: no edge is rounded over
+        ++bins[static_cast<size_t>(static_cast<int>(std::floor(v * float{kPerUnit})) -
+                                   kLow * kPerUnit)];
+        zeros += v == 0 ? 1 : 0;
+    }
 }
 
 namespace {
@@ -142,9 +162,16 @@ class Collector {
         const ShardIndex& x = f.index;
         latent_.resize(static_cast<size_t>(x.latent_elements()));
         text_.resize(static_cast<size_t>(x.facts.text_len * x.facts.text_dim));
-        read_sample(fd, f.path, x, row,
-                    {latent_.data(), {x.shape[0], x.shape[1], x.shape[2], x.shape[3]}, DType::kF32},
-                    {text_.data(), {x.facts.text_len, x.facts.text_dim}, DType::kF32});
+        std::fill(latent_.begin(), latent_.end(), 0.0F);  // nothing of the sample before
+        try {
+            read_sample(
+                fd, f.path, x, row,
+                {latent_.data(), {x.shape[0], x.shape[1], x.shape[2], x.shape[3]}, DType::kF32},
+                {text_.data(), {x.facts.text_len, x.facts.text_dim}, DType::kF32});
+        } catch (const Error&) {
+            for (const float v : latent_) out_.values.not_finite += std::isfinite(v) ? 0 : 1;
+            throw;
+        }
         ++out_.read;
         const auto channels = static_cast<size_t>(x.shape[0]);
         if (sums_.size() < channels) {
@@ -163,6 +190,7 @@ class Collector {
                 sums_[c].square += v * v;
                 s.min = std::min(s.min, v);
                 s.max = std::max(s.max, v);
+                out_.values.add(latent_[i]);
             }
             sums_[c].n += static_cast<double>(per);
         }
@@ -292,6 +320,14 @@ std::string stats_json(const DataStats& s) {
         {"text_rows", pairs(s.text_rows, "rows")},
         {"text_len", s.text_len},
         {"channels", channels},
+        {"latent_values",
+         {{"low", ValueCounts::kLow},
+          {"high", ValueCounts::kHigh},
+          {"counts", s.values.bins},
+          {"below", s.values.below},
+          {"above", s.values.above},
+          {"zeros", s.values.zeros},
+          {"not_finite", s.values.not_finite}}},
         {"captions",
          {{"distinct", s.distinct_captions},
           {"empty", s.empty_captions},

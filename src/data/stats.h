@@ -22,6 +22,20 @@ struct ChannelStats {
     double mean = 0, std = 0, min = 0, max = 0;
 };
 
+/// How often the latents read take which values, as they are stored and so as training sees them.
+/// Whole numbers: the order of reading does not matter.
+struct ValueCounts {
+    static constexpr int kLow = -4, kHigh = 4, kPerUnit = 2;  // bins of 1/2
+    static constexpr int kBins = (kHigh - kLow) * kPerUnit;
+    std::array<int64_t, kBins> bins{};  // bin b: [kLow + b/2, kLow + (b+1)/2)
+    int64_t below = 0, above = 0;       // v < kLow; v >= kHigh
+    int64_t zeros = 0;                  // exactly 0; in their bin too
+    int64_t not_finite = 0;             // infinite or NaN, in no bin; their samples are bad
+    /// In `bins`, `below` and `above`.
+    [[nodiscard]] int64_t finite() const;
+    void add(float v);
+};
+
 struct DataStats {
     int64_t files = 0, empty_files = 0, samples = 0;
     std::vector<std::string> bad_files, bad_samples;   // each with the reason
@@ -31,6 +45,7 @@ struct DataStats {
     int64_t text_len = 0;
     int64_t read = 0;                    // samples whose values were read
     std::vector<ChannelStats> channels;  // of the stored latents
+    ValueCounts values;                  // over all channels
     int64_t empty_captions = 0, distinct_captions = 0, most_repeated = 0;
     std::string most_repeated_caption, longest_caption;
     std::vector<std::string> repeated_ids;  // at most 20
