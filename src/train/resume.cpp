@@ -48,7 +48,7 @@ uint64_t extra_number(const CheckpointInfo& info, const char* key, const std::st
 std::string some_of(const std::vector<std::string>& names) {
     constexpr size_t kShown = 6;
     const size_t n = std::min(names.size(), kShown);
-    std::string out = fmt::format("{}", fmt::join(names.begin(), names.begin() + n, " "));
+    std::string out = fmt::format("{}", fmt::join(names.data(), names.data() + n, " "));
     return names.size() > n ? out + fmt::format(" and {} more", names.size() - n) : out;
 }
 

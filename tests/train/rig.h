@@ -122,8 +122,9 @@ inline std::vector<std::string> differing(
     const std::vector<std::pair<std::string, std::vector<float>>>& b) {
     std::vector<std::string> out;
     for (size_t i = 0; i < a.size(); ++i) {
-        if (a[i].second.size() != b[i].second.size() ||
-            std::memcmp(a[i].second.data(), b[i].second.data(), 4 * a[i].second.size()) != 0) {
+        const size_t n = a[i].second.size();  // 0: a frozen row has no moments
+        if (n != b[i].second.size() ||
+            (n > 0 && std::memcmp(a[i].second.data(), b[i].second.data(), 4 * n) != 0)) {
             out.push_back(a[i].first);
         }
     }
